@@ -14,7 +14,8 @@ from operad.operators.web.fetch import Fetched
 from operad.operators.web.search import as_outputs
 from operad.runtime.models.endpoint import one_line
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import FetchError, MissingExtraError, ToolError
+from operad.runtime.values.errors import FetchError, InputError, MissingExtraError, ToolError
+from operad.runtime.values.function_threads import in_function_thread
 
 MOST_TEXT = 100_000
 """Maximum length of the text of a page, in characters."""
@@ -35,7 +36,7 @@ def web_reader(services: Services) -> Tool:
         page = await services.fetch(url, services.guard)
         if page.status >= 400:
             raise FetchError(f"the page answers with status {page.status}", transient=_is_transient(page.status))
-        return _page_text(page)[:MOST_TEXT]
+        return (await in_function_thread("tool 'web_reader'", _page_text, page))[:MOST_TEXT]
 
     return Tool.of(read_page, name="web_reader")
 
@@ -143,3 +144,5 @@ def _page_text(page: Fetched) -> str:
         return html_as_markdown(text)
     except MissingExtraError:  # the HTML itself is readable, too
         return text
+    except InputError as error:
+        raise FetchError(f"the page {error}") from error

@@ -17,6 +17,7 @@ from typing import Any, cast
 
 from operad.runtime.knowledge.extract import need_extra
 from operad.runtime.knowledge.folders import MAX_FILE_BYTES, too_large
+from operad.runtime.knowledge.reader_process import LIMITS, ReadingLimits, read
 from operad.runtime.knowledge.readers import (
     OLD_FORMATS,
     check_packed,
@@ -29,7 +30,7 @@ from operad.runtime.knowledge.readers import (
     table_lines,
 )
 from operad.runtime.values.charset import text_codec
-from operad.runtime.values.errors import InputError, MissingExtraError, describe
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
 MAX_DOCUMENT_CHARS = 10_000_000
@@ -80,37 +81,46 @@ _NOT_DETECTED = ("mac", "cp4", "cp7", "cp8")
 """Prefixes of obsolete encodings, which are wrongly detected for short texts in Western languages."""
 
 
-def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS) -> str:
+def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS, limits: ReadingLimits = LIMITS) -> str:
     """Return the text of a document: tables, documents and slides as Markdown, other files unchanged.
 
-    Text may be in any encoding; an encoding other than UTF-8 is detected.
+    Text may be in any encoding; an encoding other than UTF-8 is detected. Other documents are read in a limited process.
 
     Args:
         file: A text file (.txt, .md, .json, code, any file without zero bytes), or a file with the suffix .csv, .docx,
             .eml, .epub, .htm, .html, .pdf, .pptx, .tsv or .xlsx.
         max_chars: Maximum length of the text, in characters.
+        limits: Limits of reading a document.
 
     Returns:
         The text. A table has one line per row, which begins with ``|``. If a workbook has several sheets with content,
         each has a heading with its title.
 
     Raises:
-        InputError: The file cannot be read: it is too large, binary, broken, encrypted, or a scan. The message begins
-            with the path of the file.
+        InputError: The file cannot be read, or not within the limits: it is too large, binary, broken, encrypted, or a
+            scan. The message begins with the path of the file.
         MissingExtraError: The file needs the extra ``documents``, which is not installed.
     """
     suffix = PurePath(file.name).suffix.lower()
     try:
         data = _read_content(file)
-        need_extra(suffix)
-        return _joined(_READERS.get(suffix, _text)(data, suffix), max_chars)
+        if suffix not in _READERS:
+            return text_of(data, suffix, max_chars)
+        modules = need_extra(".html" if suffix == ".epub" else suffix)  # EPUB consists of HTML
+        what = f"{suffix} file"
+        return read(text_of, data, suffix, max_chars, answer=str, what=what, modules=modules, limits=limits)
     except InputError as error:
         raise InputError(f"{file.path}: {error}") from error
-    except MissingExtraError:
-        raise
-    except Exception as error:  # readers may raise anything for a broken document
-        reason = describe(error)[:300]
-        raise InputError(f"{file.path}: cannot be read as a {suffix or 'text'} file: {reason}") from error
+
+
+def text_of(data: bytes, suffix: str, max_chars: int) -> str:
+    """Return the text of a document, read in this process; the arguments are those of `read_document`.
+
+    Raises:
+        InputError: The document cannot be read; other errors are possible, too.
+        MissingExtraError: The extra ``documents`` is not installed.
+    """
+    return _joined(_READERS.get(suffix, _text)(data, suffix), max_chars)
 
 
 def _read_content(file: FileDescriptor) -> bytes:
@@ -232,7 +242,6 @@ def _docx(data: bytes, suffix: str) -> Iterator[str]:
 
 
 def _epub(data: bytes, suffix: str) -> Iterator[str]:
-    need_extra(".html")  # EPUB consists of HTML
     check_packed(data)
     yield markdown("EpubConverter", data)
 
@@ -252,13 +261,19 @@ def _html(data: bytes, suffix: str) -> Iterator[str]:
 
 
 def html_as_markdown(text: str) -> str:
-    """Return a page of HTML as Markdown.
+    """Return a page of HTML as Markdown; it is read in a limited process.
 
     Raises:
+        InputError: The page cannot be read, or not within the limits.
         MissingExtraError: The extra ``documents`` is not installed.
     """
-    need_extra(".html")
-    return markdown("HtmlConverter", text.encode("utf-8", errors="replace"))
+    page = text.encode("utf-8", errors="replace")
+    return read(html_text, page, answer=str, what="page of HTML", modules=need_extra(".html"))
+
+
+def html_text(page: bytes) -> str:
+    """Return a page of HTML as Markdown, read in this process."""
+    return markdown("HtmlConverter", page)
 
 
 _SHOWN_HEADERS = ("From", "To", "Cc", "Date", "Subject")

@@ -17,6 +17,7 @@ from operad.operators.node import NodeCall, NodeError, NodeOperator, NodeParams,
 from operad.operators.variables import FILES, Accepts, Selector, Text, Values, VariableType, short_json, type_of
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor, suffix_of
+from operad.runtime.values.function_threads import in_function_thread
 
 T = VariableType
 
@@ -56,7 +57,7 @@ class DocumentExtractor(NodeOperator[ExtractorParams]):
             raise NodeError(
                 f"{self._who}: variable {name!r} is {type_of(file)}, and a file is needed: {short_json(file)}"
             )
-        return await asyncio.to_thread(read_document, file)
+        return await in_function_thread(self._who, read_document, file)
 
 
 class MakesFiles(NodeOperator[Any]):

@@ -62,8 +62,8 @@ def confine(*, read: Iterable[str | os.PathLike[str]] = (), write: Iterable[str 
 
     Afterwards it reads Python, the installed packages and the given paths alone, and writes in `write` alone. It starts
     no processes, opens no sockets, sends no signals to others, sees nothing of them in `/proc`, and changes no attributes
-    of files. It ends with the thread that started it. Open descriptors and threads remain usable, so close what the process may not have. Metadata of files (do
-    they exist, their size and time) stay visible. Parts that `missing` names are left out.
+    of files. It ends with the thread that started it. Open descriptors and threads remain usable, so close what the
+    process may not have. Metadata of files (do they exist, their size and time) stay visible. Parts that `missing` names are left out.
 
     Args:
         read: Files and folders that may be read, too.

@@ -10,6 +10,7 @@ from pathlib import PurePath
 
 from operad.runtime.knowledge.chunks import chunks
 from operad.runtime.knowledge.passage_index import IndexedPassage
+from operad.runtime.knowledge.reader_process import LIMITS, ReadingLimits, read
 from operad.runtime.knowledge.readers import (
     check_packed,
     csv_rows,
@@ -21,7 +22,7 @@ from operad.runtime.knowledge.readers import (
     slides,
     table_lines,
 )
-from operad.runtime.values.errors import InputError, MissingExtraError, describe
+from operad.runtime.values.errors import InputError, MissingExtraError
 
 MAX_FILE_PASSAGES = 20_000
 """Maximum number of passages of a file."""
@@ -33,26 +34,41 @@ _PACKED = {".docx", ".pptx", ".xlsx"}
 _TABLES = {".csv", ".tsv"}
 
 
-def extract(data: bytes, name: str) -> list[IndexedPassage]:
-    """Return the passages of a file.
+def extract(data: bytes, name: str, limits: ReadingLimits = LIMITS) -> list[IndexedPassage]:
+    """Return the passages of a file; documents are read in a limited process.
 
     Args:
         data: Content of the file.
         name: Name of the file, whose suffix determines the format.
+        limits: Limits of reading a document.
 
     Raises:
-        InputError: The file cannot be read; the message gives the reason, without the name.
+        InputError: The file cannot be read, or not within the limits; the message gives the reason, without the name.
         MissingExtraError: A package that the format needs is not installed.
     """
     suffix = PurePath(name).suffix.lower()
-    need_extra(suffix)
+    modules = need_extra(suffix)
+    if suffix not in _READERS:
+        return passages_of(data, suffix)
+    return read(
+        passages_of,
+        data,
+        suffix,
+        answer=list[IndexedPassage],
+        what=f"{suffix} file",
+        modules=modules,
+        limits=limits,
+    )
+
+
+def passages_of(data: bytes, suffix: str) -> list[IndexedPassage]:
+    """Return the passages of a file, read in this process.
+
+    Raises:
+        InputError: The file cannot be read; other errors are possible, too.
+    """
     reader = _READERS[suffix][0] if suffix in _READERS else _text
-    try:
-        passages = list(islice(reader(data, suffix), MAX_FILE_PASSAGES + 1))
-    except (InputError, MissingExtraError):
-        raise
-    except Exception as error:  # readers may raise anything for a broken document
-        raise InputError(f"cannot be read as a {suffix} file: {describe(error)[:300]}") from error
+    passages = list(islice(reader(data, suffix), MAX_FILE_PASSAGES + 1))
     if len(passages) > MAX_FILE_PASSAGES:
         raise InputError(f"has more than the maximum of {MAX_FILE_PASSAGES:,} passages; split it")
     return passages
@@ -69,8 +85,8 @@ def is_foreign(start: bytes, name: str) -> str:
     return not_text(start, suffix, sorted(_READERS)) if is_text else ""
 
 
-def need_extra(suffix: str) -> None:
-    """Check that the packages for reading files with a suffix are installed; nothing is imported.
+def need_extra(suffix: str) -> tuple[str, ...]:
+    """Return the packages for reading files with a suffix, after a check that they are installed; nothing is imported.
 
     Raises:
         MissingExtraError: A package is not installed.
@@ -81,6 +97,7 @@ def need_extra(suffix: str) -> None:
             f"reading {suffix} files needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: "
             "pip install 'operad[documents]' (or leave such files out)"
         )
+    return needed
 
 
 # Readers

@@ -1,7 +1,7 @@
 """Text of files, by format: rows, slides, sheets, pages.
 
 Packages for formats belong to the extra ``documents``, and are imported where they are used. For a broken document,
-readers may raise any error.
+readers may raise any error, and for a hostile one, take any time and memory: `reader_process` limits them.
 """
 
 from __future__ import annotations
@@ -10,33 +10,19 @@ import codecs
 import csv
 import io
 import re
-import threading
 from collections.abc import Iterable, Iterator, Sequence
-from copy import copy
 from datetime import date, datetime, time
 from importlib import import_module
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from operad.runtime.values.errors import InputError
-
-if TYPE_CHECKING:
-    from zipfile import ZipFile, ZipInfo
 
 MAX_UNPACKED_BYTES = 128 * 2**20
 """Maximum size of an unpacked document, in bytes."""
 
-_PIECE = 2**16
-"""Number of bytes that are unpacked at a time."""
-
 MAX_PARTS = 10_000
 """Maximum number of files in a packed document."""
-
-MAX_TAGS = 1_000_000
-"""Maximum number of tags of a document: readers take a minute, and much memory, for this number."""
-
-MAX_NESTED = 500
-"""Maximum nesting of the elements of a packed document."""
 
 MAX_TABLE_SIZE = 20_000_000
 """Maximum total size of the sheets of a workbook: its characters, plus one per cell and ten per row, even if empty."""
@@ -53,9 +39,6 @@ _SLIDE = re.compile(r"^<!-- Slide number: (\d+) -->$", re.MULTILINE)
 
 _OLE = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 """First bytes of files in old formats, and of encrypted files in new formats."""
-
-_pdfium_lock = threading.Lock()
-"""Lock of PDFium, which is not thread-safe."""
 
 
 # Text
@@ -125,7 +108,7 @@ def sheets(data: bytes) -> Iterator[tuple[str, Iterator[tuple[int, Sequence[obje
     Raises:
         InputError: The sheets are larger than `MAX_TABLE_SIZE`; a few bytes of a file may stand for millions of cells.
     """
-    check_packed(data, streamed=("xl/worksheets/", "xl/sharedStrings.xml"))
+    check_packed(data)
     size = 0
 
     def bounded(rows: Iterable[Sequence[object]]) -> Iterator[tuple[int, Sequence[object]]]:
@@ -181,12 +164,7 @@ def _cell(value: object) -> str:
 
 
 def markdown(converter: str, data: bytes) -> str:
-    """Return a document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``.
-
-    Raises:
-        InputError: The document has more than `MAX_TAGS` tags.
-    """
-    _check_tags(data.count(b"<"))
+    """Return a document as Markdown, by one of markitdown's converters, such as ``HtmlConverter``."""
     if converter == "HtmlConverter":
         data = _escape_unclosed(data)
     # Only the converter of this format: the class MarkItDown would read a broken document as text.
@@ -217,17 +195,16 @@ def pages(data: bytes) -> list[str]:
         InputError: The file needs a password, or none of its pages has text.
     """
     pdfium: Any = import_module("pypdfium2")
-    with _pdfium_lock:
-        try:
-            document = pdfium.PdfDocument(data)
-        except pdfium.PdfiumError as error:
-            if "password" in str(error).lower():
-                raise InputError("is encrypted with a password; save it without one") from error
-            raise
-        try:
-            texts = list(islice(_page_texts(document), MAX_PAGES))
-        finally:
-            document.close()
+    try:
+        document = pdfium.PdfDocument(data)
+    except pdfium.PdfiumError as error:
+        if "password" in str(error).lower():
+            raise InputError("is encrypted with a password; save it without one") from error
+        raise
+    try:
+        texts = list(islice(_page_texts(document), MAX_PAGES))
+    finally:
+        document.close()
     if not any(text.strip() for text in texts):
         raise InputError(
             f"holds no text, for its {len(texts):,} page{'s' if texts[1:] else ''} "
@@ -246,18 +223,12 @@ def _page_texts(document: Any) -> Iterator[str]:
         page.close()
 
 
-def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
-    """Check the size, tags and nesting of the parts of a packed document by unpacking it once, piece by piece.
-
-    Readers trust the directory of the zip file, so no part may be larger than the directory states.
-
-    Args:
-        data: Content of the file.
-        streamed: Prefixes of the names of parts that readers stream, whose tags and nesting are not limited.
+def check_packed(data: bytes) -> None:
+    """Check the size, number and packing of the parts of a packed document, by its directory.
 
     Raises:
-        InputError: The document is too large, has too many parts or tags, is nested too deep, is encrypted, is packed
-            by another method than deflate, or has a part that is larger than the directory states.
+        InputError: The document is too large, has too many parts, is encrypted, or is packed by another method than
+            deflate.
     """
     import zipfile  # imported late, because the import is slow
 
@@ -269,87 +240,8 @@ def check_packed(data: bytes, streamed: tuple[str, ...] = ()) -> None:
         unpacked = sum(entry.file_size for entry in packed.infolist())
         if unpacked > MAX_UNPACKED_BYTES:
             raise InputError(f"unpacks to {unpacked:,} bytes, more than the maximum of {MAX_UNPACKED_BYTES:,}")
-        tags = 0
         for entry in packed.infolist():
-            if entry.compress_type not in (
-                zipfile.ZIP_STORED,
-                zipfile.ZIP_DEFLATED,
-            ):  # other methods unpack without a limit
+            if entry.compress_type not in (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED):
                 raise InputError(
                     f"packs its {entry.filename} by a method that office programs do not use; save it again"
                 )
-            if entry.filename.startswith(streamed):
-                for _ in _unpacked_pieces(packed, entry):
-                    pass
-                continue
-            nesting = _NestingCheck(entry.filename)
-            for piece in _unpacked_pieces(packed, entry):
-                tags += piece.count(b"<")
-                _check_tags(tags)
-                nesting.feed(piece)
-            nesting.close()
-
-
-def _unpacked_pieces(packed: ZipFile, entry: ZipInfo) -> Iterator[bytes]:
-    """Yield the content of a part in pieces.
-
-    Raises:
-        InputError: The part is larger than the directory states.
-    """
-    stated, size = entry.file_size, 0
-    whole = copy(entry)
-    whole.file_size = MAX_UNPACKED_BYTES + 1  # zipfile would cut the content off at the stated size
-    with packed.open(whole) as stream:
-        while piece := stream.read(_PIECE):
-            size += len(piece)
-            if size > stated:
-                raise InputError(
-                    f"is not a sound document: its {entry.filename} is larger than the {stated:,} bytes that its "
-                    "directory states; save it anew with the program that made it"
-                )
-            yield piece
-
-
-def _check_tags(tags: int) -> None:
-    if tags > MAX_TAGS:
-        raise InputError(f"has more than the maximum of {MAX_TAGS:,} tags; split it")
-
-
-class _NestingCheck:
-    """Check of the nesting of XML elements in a part of a document; other parts pass."""
-
-    def __init__(self, name: str) -> None:
-        from xml.parsers import expat
-
-        self._name = name
-        self._depth = 0
-        self._parser_error = expat.ExpatError
-        self._parser: Any = expat.ParserCreate()
-        self._parser.StartElementHandler, self._parser.EndElementHandler = self._begin_element, self._end_element
-
-    def feed(self, piece: bytes, *, last: bool = False) -> None:
-        """Check the next piece.
-
-        Raises:
-            InputError: Elements are nested too deep, or a part that must be XML is broken.
-        """
-        if self._parser is None:
-            return
-        try:
-            self._parser.Parse(piece, last)
-        except self._parser_error as error:
-            if self._name.endswith((".xml", ".rels")):
-                raise InputError(f"is broken: its {self._name} is not XML ({error})") from error
-            self._parser = None  # not XML, such as an image
-
-    def close(self) -> None:
-        """Check that the part is complete; raises the errors of `feed`."""
-        self.feed(b"", last=True)
-
-    def _begin_element(self, *_: object) -> None:
-        self._depth += 1
-        if self._depth > MAX_NESTED:
-            raise InputError(f"nests elements deeper than the maximum of {MAX_NESTED} levels")
-
-    def _end_element(self, _: str) -> None:
-        self._depth -= 1

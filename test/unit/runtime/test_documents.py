@@ -417,12 +417,15 @@ def test_a_document_cut_short_is_left_out(folder):
     assert len(base.skipped) == 1
 
 
-def test_a_document_that_unpacks_to_too_much_is_left_out(folder, monkeypatch):
+def test_a_document_that_unpacks_to_too_much_is_left_out(folder):
     import_module("mammoth")
-    monkeypatch.setattr(readers, "MAX_UNPACKED_BYTES", 1000)
-    base = Documents(folder({"bomb.docx": docx(("Normal", "figs " * 1000)), "a.txt": "figs"}))
+    packed = io.BytesIO()
+    with zipfile.ZipFile(packed, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr("word/document.xml", bytes(readers.MAX_UNPACKED_BYTES + 1))
+    base = Documents(folder({"bomb.docx": packed.getvalue(), "a.txt": "figs"}))
     assert sources(base, "figs") == ["docs/a.txt:1"]
-    assert "unpacks to" in next(iter(base.skipped.values()))
+    [reason] = base.skipped.values()
+    assert reason == "unpacks to 134,217,729 bytes, more than the maximum of 134,217,728"
 
 
 def test_a_pdf_without_text_says_so(folder):

@@ -1,0 +1,218 @@
+import asyncio
+import os
+import select
+import signal
+import sys
+from concurrent.futures import CancelledError, ThreadPoolExecutor
+
+import pytest
+
+from operad.runtime import InputError, Job, OperatorError, OperatorTimeoutError, Policy, Timeout, Workflow, operator
+from operad.runtime.knowledge import reader_process
+from operad.runtime.knowledge.reader_process import ReadingLimits, read
+from operad.runtime.values.errors import MissingExtraError, OperadError
+from operad.runtime.values.function_threads import in_function_thread
+
+pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="Windows does not fork")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="a matter of Linux")
+
+FOREVER = ReadingLimits(seconds=100_000)
+ENDLESS = b"__import__('time').sleep(10**6)"
+
+
+def answer(code, answer=str, **limits):
+    """The answer of a reader that does what a hostile document made of it: any code."""
+    return read(
+        eval,
+        code if isinstance(code, bytes) else code.encode(),
+        answer=answer,
+        what="file",
+        limits=ReadingLimits(**limits),
+    )
+
+
+def endless():
+    return read(eval, ENDLESS, answer=str, what="file", limits=FOREVER)
+
+
+def test_a_reader_answers_with_the_value_of_its_function():
+    assert answer("'figs' * 3") == "figsfigsfigs"
+    assert answer("[1, {'a': None}]", list[object]) == [1, {"a": None}]
+    assert read(len, b"abc", answer=int, what="file") == 3
+    assert read(len, b"", answer=int, what="file") == 0
+    assert read(len, bytes(2**25), answer=int, what="file") == 2**25
+
+
+def test_half_a_surrogate_pair_is_replaced():
+    assert answer(r"'\ud800x'") == "?x"
+
+
+@pytest.mark.parametrize(
+    ("code", "limits", "message"),
+    [
+        ("sum(iter(int, 1))", {"seconds": 1}, r"takes more than the maximum of 1 s of computing time to read; save it anew"),
+        ("bytes(2**30)", {"memory_bytes": 2**25}, r"takes more than the maximum of 33,554,432 bytes of memory to read; save"),
+        ("'x' * 10_000", {"answer_bytes": 9_999}, r"holds a text of more than the maximum of 9,999 bytes; split it"),
+        ("(lambda f: f(f))(lambda f: f(f))", {}, r"nests its elements too deep to be read"),
+        ("__import__('os').kill(__import__('os').getpid(), 11)", {}, r"made its reader fail \(SIGSEGV\): it is broken, or"),
+        ("__import__('os')._exit(0)", {}, r"made its reader fail: it is broken, or takes more than"),
+        ("1 / 0", {}, r"cannot be read as a file: ZeroDivisionError: division by zero"),
+        ("7", {}, r"cannot be read as a file: its reader gave no valid answer; save it anew"),
+    ],
+)  # fmt: skip
+@on_linux
+def test_a_reader_that_reaches_a_limit_or_fails_is_an_error_that_says_so(code, limits, message):
+    with pytest.raises(InputError, match=message):
+        answer(code, **limits)
+    assert answer("'next'") == "next"
+
+
+def test_an_error_of_a_reader_is_the_error_of_the_caller():
+    errors = "__import__('operad.runtime.values.errors', fromlist=['x'])"
+    with pytest.raises(MissingExtraError, match=r"^no figs$"):
+        answer(f"(_ for _ in ()).throw({errors}.MissingExtraError('no figs'))")
+    with pytest.raises(InputError, match=r"^no figs$"):
+        answer(f"(_ for _ in ()).throw({errors}.InputError('no figs'))")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        f"open({__file__!r}).read()",
+        "open('/etc/passwd').read()",
+        "open('/tmp/figs', 'w').close()",
+        "__import__('socket').socket()",
+        "__import__('os').fork()",
+        "__import__('os').execv('/bin/true', ['true'])",
+        "__import__('os').kill(__import__('os').getppid(), 9)",
+        "__import__('resource').setrlimit(0, (10**6, 10**6))",
+    ],
+)
+@on_linux
+def test_a_reader_reaches_no_files_network_or_processes(code):
+    with pytest.raises(InputError, match=r"PermissionError|not allowed|Operation not permitted|made its reader fail"):
+        answer(code, object)
+
+
+def test_a_reader_has_no_variables_of_the_user(monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-figs")
+    names = {"OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "LC_CTYPE", "__CF_USER_TEXT_ENCODING"}
+    assert set(answer("dict(__import__('os').environ)", dict)) <= names
+
+
+OPEN = """(lambda poll: ([poll.register(n) for n in range(100)],
+    100 - sum(event == 32 for _, event in poll.poll(0)))[1])(__import__('select').poll())"""
+
+
+async def test_a_reader_has_no_sockets_of_other_documents():
+    others = [asyncio.ensure_future(in_function_thread("it", endless)) for _ in range(3)]
+    await asyncio.to_thread(answer, "'figs'")  # the others have begun
+    assert await asyncio.to_thread(answer, OPEN, int) == 5  # the standard streams, its own socket, and its pipe
+    for other in others:
+        other.cancel()
+    await asyncio.gather(*others, return_exceptions=True)
+
+
+def test_documents_are_read_in_several_threads():
+    with ThreadPoolExecutor(16) as threads:
+        assert list(threads.map(lambda n: answer(f"'{n}'"), range(50))) == [str(n) for n in range(50)]
+
+
+async def test_a_cancelled_caller_ends_its_reader():
+    for _ in range(3):
+        calls = [asyncio.ensure_future(in_function_thread("it", endless)) for _ in range(3)]
+        await asyncio.to_thread(answer, "'figs'")  # there are four readers at once
+        for call in calls:
+            call.cancel()
+        assert [type(ended) for ended in await asyncio.gather(*calls, return_exceptions=True)] == [
+            asyncio.CancelledError
+        ] * 3
+    assert await asyncio.to_thread(answer, "'figs'") == "figs"
+
+
+async def test_the_timeout_of_an_operator_ends_its_reader():
+    errors = []
+
+    @operator(policy=Policy(timeout=Timeout(run=0.05)))
+    def hostile(job: Job) -> str:
+        try:
+            return endless()
+        except CancelledError as error:
+            errors.append(str(error))
+            raise
+
+    for _ in range(5):  # more than there are readers at once
+        with pytest.raises(OperatorError) as raised:
+            await Workflow(hostile).arun("read")
+        assert isinstance(raised.value.__cause__, OperatorTimeoutError)
+    assert await asyncio.to_thread(answer, "'figs'") == "figs"
+    assert errors == ["reading the document was given up"] * 5
+
+
+def test_an_interrupted_caller_ends_its_reader():
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for _ in range(5):  # more than there are readers at once
+        signal.setitimer(signal.ITIMER_REAL, 0.05)
+        with pytest.raises(KeyboardInterrupt):
+            endless()
+    signal.signal(signal.SIGALRM, before)
+    assert answer("'figs'") == "figs"
+
+
+def test_a_server_that_was_ended_is_started_again():
+    os.kill(answer("__import__('os').getppid()", int), signal.SIGKILL)
+    assert answer("'figs'") == "figs"
+
+
+@pytest.fixture
+def executable(monkeypatch):
+    """Sets the interpreter of a new server."""
+    server = reader_process._Server()
+    monkeypatch.setattr(reader_process, "_server", server)
+    yield lambda path: monkeypatch.setattr(sys, "executable", path)
+    server.end()
+
+
+def test_a_server_that_ends_again_and_again_is_an_error(executable):
+    executable("/bin/false")
+    with pytest.raises(OperadError, match="the process that reads documents ends again and again"):
+        answer("'figs'")
+
+
+def test_a_server_that_cannot_be_started_is_an_error(executable):
+    executable("/no/such/python")
+    with pytest.raises(OperadError, match=r"the process that reads documents cannot be started: .*No such file"):
+        answer("'figs'")
+
+
+SCRIPT = """
+import os, sys
+from operad.runtime.knowledge.reader_process import read
+print(read(eval, b"__import__('os').getppid()", answer=int, what="file"), flush=True)
+if sys.argv[1] == "fork":
+    if pid := os.fork():
+        os.waitpid(pid, 0)
+    print(read(len, b"abc", answer=int, what="file"), flush=True)
+if sys.argv[1] == "kill":
+    os.kill(os.getpid(), 9)
+"""
+
+
+@on_linux
+@pytest.mark.parametrize("way", ["exit", "kill"])
+def test_nothing_is_left_when_the_process_ends(forked, way):
+    process = forked.begin([sys.executable, "-c", f"{SCRIPT}\ninput()", way], stdin=-1, stdout=-1, text=True)
+    server = os.pidfd_open(int(process.stdout.readline()))
+    process.communicate("\n")
+    poll = select.poll()
+    poll.register(server, select.POLLIN)
+    assert [descriptor for descriptor, _ in poll.poll(30_000)] == [server]
+    os.close(server)
+
+
+@on_linux
+def test_a_forked_process_reads_documents_with_a_server_of_its_own(forked):
+    done = forked.run([sys.executable, "-c", SCRIPT, "fork"])
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split()[1:] == ["3", "3"]
+    assert done.stderr == ""
