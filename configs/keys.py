@@ -145,9 +145,8 @@ NODE_KEYS: Mapping[str, Keys] = {
     "agent": _keys("", f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query"),
     "human-input": _keys("", "failure question actions actions.id actions.title inputs"),
     "request": _keys(
-        "url",
-        "failure method headers params body body.type body.parts authorization authorization.type authorization.key "
-        "authorization.header timeout",
+        "url headers params body body.parts authorization.key authorization.secret secret_hosts",
+        "failure method body.type authorization authorization.type authorization.header timeout",
     ),
     "tool": _keys("", "failure tool arguments"),
     "sub-workflow": _keys("", "failure workflow inputs inputs.name inputs.value outputs outputs.name outputs.type"),

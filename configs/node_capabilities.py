@@ -13,12 +13,22 @@ from pydantic import ValidationError
 from operad.configs.capabilities import Capabilities, Capability, Trust, UntrustedError, is_trusted
 from operad.configs.code import Named
 from operad.configs.keys import NODE_KEYS
-from operad.configs.parts import WEB, Part, Place, parts_capabilities, sending, shown_host, unclassified
+from operad.configs.parts import (
+    WEB,
+    Part,
+    Place,
+    parts_capabilities,
+    sending,
+    sending_secret,
+    shown_host,
+    unclassified,
+)
 from operad.configs.static_code import Reader, is_own
 from operad.flows.node_graph import NodeGraph
 from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.http import Request
 
 if TYPE_CHECKING:
     from operad.operators.nodes.comfyui import ComfyUIParams
@@ -91,7 +101,8 @@ def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
 
 
 def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
-    # A parameter that names a key of the user yields `sending("requests", url, KEY)` here, with an opening key in `keys`.
+    for use in Request("request", params).secret_uses:
+        yield sending_secret(use)
     # The host is known if the address begins with it; a variable may be any address of the public web.
     literal = re.match(r"https?://[^/?#{}\s]+(?=[/?#]|$)", str(params.url))
     yield Capability("requests", where=shown_host(literal[0])) if literal else WEB

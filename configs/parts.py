@@ -22,6 +22,7 @@ from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
 from operad.runtime.models.endpoint import OPENAI_URL, without_login
+from operad.runtime.values.secret import SecretUse
 
 Part = Capability | Named | StdioServer
 """A capability, or a class, function or command whose capability depends on files in the folder."""
@@ -92,6 +93,11 @@ def sending(what: str, url: str, key: str = "") -> Capability:
         name = f"${key}" if re.fullmatch(r"[A-Za-z_][A-Za-z0-9_]{0,63}", key) else "a key"
         what = f"{name} and {what}"
     return Capability("sends", what, shown_host(url), sha256(f"{key} {url}".encode("utf-8", "replace")).hexdigest())
+
+
+def sending_secret(use: SecretUse) -> Capability:
+    """Return the capability to send a secret."""
+    return Capability("sends", f"${use.secret.name}", use.host or "any address")
 
 
 def shown_host(url: str) -> str:

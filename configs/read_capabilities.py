@@ -20,7 +20,17 @@ from operad.configs.flow import read_graph
 from operad.configs.keys import KEYS
 from operad.configs.models import with_defaults
 from operad.configs.node_capabilities import graph_parts, node_parts
-from operad.configs.parts import WEB, Part, Place, class_parts, parts_capabilities, sending, shown_host, unclassified
+from operad.configs.parts import (
+    WEB,
+    Part,
+    Place,
+    class_parts,
+    parts_capabilities,
+    sending,
+    sending_secret,
+    shown_host,
+    unclassified,
+)
 from operad.configs.schema import (
     CacheSpec,
     CodeSpec,
@@ -47,6 +57,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.operators.mcp import StdioServer
 from operad.operators.web.search import SerpApi
 from operad.operators.web.searches import DuckDuckGo, Tavily
+from operad.runtime.barrier import missing
 from operad.runtime.models.model import EMBEDDED, is_embedded
 from operad.runtime.values.errors import OperadError
 
@@ -184,7 +195,8 @@ def _workflow_file(file: str, spec: ServicesSpec, place: Place) -> Iterator[Part
 
 def _code(spec: CodeSpec, place: Place) -> Iterator[Part]:
     if spec.packages:
-        yield Capability("packages", "code of nodes", ", ".join(sorted(spec.packages)))
+        unconfined = ", which this system cannot confine," if missing() else ""
+        yield Capability("packages", f"code of nodes{unconfined}", ", ".join(sorted(spec.packages)))
 
 
 def _http(spec: HttpSpec, place: Place) -> Iterator[Part]:
@@ -210,6 +222,7 @@ def _durable(spec: DurableSpec, place: Place) -> Iterator[Part]:
 
 def _mcp(spec: McpToolSpec, place: Place) -> Iterator[Part]:
     server = spec.mcp_transport_config
+    yield from map(sending_secret, server.secret_uses)
     if isinstance(server, StdioServer):
         yield server
         return

@@ -329,7 +329,7 @@ def test_the_variables_and_the_folder_of_a_command_are_shown_and_the_files_that_
     (folder / "expert.yaml").write_text(PLAIN + f"tools: [{{name: s, type: MCP, mcp_transport_config: {server}}}]\n")
     (folder / "evil.so").write_text("")
     assert operad("trust", "expert.yaml")[1] == (
-        "trusted: expert.yaml\n  starts the command python, in ., with TOKEN, LD_PRELOAD\n"
+        "trusted: expert.yaml\n  starts the command python, in ., with TOKEN, LD_PRELOAD\n  sends $SHOP to python\n"
     )
     digest = preview("expert.yaml").capabilities.digest
     (folder / "evil.so").write_text("changed")

@@ -237,8 +237,20 @@ def test_docs_list_every_key_that_opens_something():
         ("env: {insights: AWAY/i.sqlite}\n", ["writes AWAY/i.sqlite (insights)"]),
         ("durable: {max_runs: 1}\n", ["deletes finished durable runs of G"]),
         (
-            "tools: [{name: n, type: MCP, mcp_transport_config: {transport_type: SSE, url: 'http://u:p@h:1/sse?key=k', headers: {X-Key: s}}}]\n",
-            ["connects to the MCP server h:1/sse, with the headers X-Key"],
+            "tools: [{name: n, type: MCP, mcp_transport_config: {transport_type: SSE, url: 'http://h:1/sse', headers: {X-Key: {secret: K}}}}]\n",
+            ["sends $K to h:1", "connects to the MCP server h:1/sse, with the headers X-Key"],
+        ),
+        (
+            "tools: [{name: n, type: MCP, mcp_transport_config: {transport_type: STDIO, command: npx, env: {T: {secret: K}}}}]\n",
+            ["starts the command npx, with T", "sends $K to npx"],
+        ),
+        (
+            "operators: [{name: x, type: request, params: {url: 'https://h/{{secret.A}}', headers: 'X: {{secret.B}}', authorization: {type: bearer, secret: C}}}]\n",
+            ["sends $A to h", "sends $B to h", "sends $C to h", "sends requests to h"],
+        ),
+        (
+            "operators: [{name: x, type: request, params: {url: '{{#start.url#}}', headers: 'X: {{secret.B}}'}}]\n",
+            ["sends $B to any address", "sends requests to addresses of the public web"],
         ),
         (
             "operators: [{name: x, type: comfyui, params: {server: 'http://h:1', workflow: {}, token_env: COMFYUI_TOKEN}}]\n",
