@@ -238,6 +238,7 @@ def apart(who: str, url: str, runs: int, at_once: int) -> dict[str, float]:
         done = subprocess.run(command, capture_output=True, text=True, timeout=1800)
     if done.returncode:
         raise SystemExit(f"{who}, {at_once} at once: {done.stderr[-2000:]}")
+    print(f"{who}, {at_once} at once: {done.stdout.splitlines()[-1]}", file=sys.stderr, flush=True)  # takes minutes
     return json.loads(done.stdout.splitlines()[-1])
 
 

@@ -111,7 +111,7 @@ def many_resumed(trial: Trial, runs: int = 100, times: int = 2) -> None:
     """Kill a process that drives many runs repeatedly; each time another one resumes all of them at once."""
     for number in range(times):
         driving = trial.drive_many(runs)
-        goal = trial.rng.randrange(runs)
+        goal = trial.rng.randrange(1, runs)
         trial.until(lambda goal=goal: len(trial.throws()) >= goal or not driving.alive, f"{goal} throws")  # noqa: B023
         driving.kill()
         if number == 0:
