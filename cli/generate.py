@@ -158,11 +158,8 @@ def generate(
         state_text = f"{file or 'stdout'} holds the best attempt" if design.made else unchanged_message
         say(Console(stderr=True), f"not finished; {state_text}{'; it was not run' if run else ''}")
         raise typer.Exit(EXIT_UNFINISHED)
-    status = (
-        run_design(design.graph, given, model, base_url, lines, services, trust=trust)
-        if run
-        else WorkflowStatus.SUCCESS
-    )
+    done = WorkflowStatus.SUCCESS
+    status = run_design(design.graph, given, model, base_url, lines, services, trust=trust) if run else done
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
 
 
