@@ -1,5 +1,7 @@
 """Named secrets: they reach the server that a file names, and nothing that is stored, shown or logged."""
 
+# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
+
 import io
 import json
 import logging

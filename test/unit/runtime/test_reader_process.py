@@ -1,3 +1,4 @@
+# pyright: reportArgumentType=false
 import asyncio
 import os
 import select

@@ -1,5 +1,7 @@
 """Many durable runs at once: none waits in a thread for work that needs that thread."""
 
+# pyright: reportAttributeAccessIssue=false
+
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
 

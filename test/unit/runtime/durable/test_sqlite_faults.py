@@ -4,6 +4,8 @@ After an error that can pass, the run goes on; after another one, it ends with a
 result. A sync that fails leaves open whether the commit counts, so both cases are tried.
 """
 
+# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false, reportPossiblyUnboundVariable=false
+
 import sqlite3
 import threading
 from contextlib import contextmanager
