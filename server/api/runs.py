@@ -441,9 +441,8 @@ class Runs:
 
 def unknown_run(run_id: str, known: Iterable[str], retention: str) -> RefusedError:
     """Return the error of a request for a run that is not known."""
-    hint = did_you_mean(run_id[:200], known)
-    message = f"no run has the id {run_id[:200]!r}{hint}; GET /runs lists runs. {retention}"
-    return RefusedError(404, message, param="run_id")
+    text = f"no run has the id {run_id[:200]!r}{did_you_mean(run_id[:200], known)}; GET /runs lists runs. {retention}"
+    return RefusedError(404, text, param="run_id")
 
 
 def ending_error() -> RefusedError:
