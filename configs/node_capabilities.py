@@ -28,7 +28,6 @@ from operad.flows.node_graph import NodeGraph
 from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.nodes.http import Request
 
 if TYPE_CHECKING:
     from operad.operators.nodes.comfyui import ComfyUIParams
@@ -101,6 +100,8 @@ def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
 
 
 def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
+    from operad.operators.nodes.http import Request  # imported for files with requests alone
+
     for use in Request("request", params).secret_uses:
         yield sending_secret(use)
     # The host is known if the address begins with it; a variable may be any address of the public web.

@@ -122,7 +122,7 @@ def test_a_secret_reaches_the_server_and_is_in_no_database_event_log_or_result(p
         (tmp_path / "flow.operad.yaml").write_text(FLOW.replace("BASE", base))
         (tmp_path / "services.yaml").write_text(json.dumps({"http": {"allowed_hosts": [base.removeprefix("http://")]}}))
         status = run(
-            "run", "flow.operad.yaml", "--services", "services.yaml", "--input", "note=hi", "--events", "events.jsonl",
+            "run", "flow.operad.yaml", "--trust", "--services", "services.yaml", "--input", "note=hi", "--events", "events.jsonl",
             "--durable", "--db", "runs.sqlite", "--json",
         )  # fmt: skip
     text = place()
@@ -311,7 +311,7 @@ def test_keys_of_a_dify_file_are_sent_and_stay_in_the_file(place, run, tmp_path)
         file.write_text(yaml.safe_dump(DIFY).replace("BASE", base))
         (tmp_path / "services.yaml").write_text(json.dumps({"http": {"allowed_hosts": [base.removeprefix("http://")]}}))
         status = run(
-            "run", file, "--services", "services.yaml", "--events", "events.jsonl", "--durable", "--db", "runs.sqlite",
+            "run", file, "--trust", "--services", "services.yaml", "--events", "events.jsonl", "--durable", "--db", "runs.sqlite",
             "--json",
         )  # fmt: skip
     text = place()

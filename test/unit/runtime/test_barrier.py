@@ -44,7 +44,7 @@ def test_a_system_call_of_32_bit_programs_ends_the_process(tmp_path):
     assert run_attacks(tmp_path, "foreign").returncode == -signal.SIGSYS
 
 
-def test_a_system_call_that_is_newer_than_the_filter_seems_absent(forked):
+def test_a_system_call_that_is_newer_than_the_filter_seems_absent():
     script = """
 import ctypes, errno
 from operad.runtime.barrier import confine
@@ -54,7 +54,9 @@ for number in (435, 463, 468, 1000, 0x40000000 | 39):
     assert libc.syscall(number, 0, 0, 0, 0) == -1
     print(errno.errorcode[ctypes.get_errno()])
 """
-    assert forked.run([sys.executable, "-c", script]).stdout.split() == ["ENOSYS"] * 5
+    assert (
+        subprocess.run([sys.executable, "-c", script], capture_output=True, text=True).stdout.split() == ["ENOSYS"] * 5
+    )
 
 
 def test_a_process_with_threads_is_not_confined_in_part(forked):
@@ -73,7 +75,7 @@ end.set()
     assert done.stdout == "a barrier must be put round a process before it starts threads; it has 2\n"
 
 
-def test_a_confined_process_reads_what_it_is_given(tmp_path, forked):
+def test_a_confined_process_reads_what_it_is_given(tmp_path):
     (tmp_path / "given").write_text("given")
     (tmp_path / "other").write_text("other")
     script = f"""
@@ -88,7 +90,7 @@ for use in (lambda: (folder / "other").read_text(), lambda: (folder / "given").w
     except PermissionError as error:
         print(error.strerror)
 """
-    done = forked.run([sys.executable, "-c", script])
+    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
     assert done.stdout.splitlines() == ["given", "Permission denied", "Permission denied"]
 
 

@@ -298,7 +298,6 @@ HOSTILE = {
         "is not a valid name",
     ),
     "a huge instruction": (proposal(reword("x" * 1_000_000)), "at most 4,000|at most 1,048,576"),
-    "half a letter": ('{"reasoning": "x", "operations": [' + json.dumps(reword("\ud800")) + "]}", "cannot be encoded"),
     "a cycle": (
         proposal({"op": "add_operator", "name": "n", "instruction": "x", "after": "answer", "before": "read"}),
         "cycle",

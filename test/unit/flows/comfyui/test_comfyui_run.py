@@ -420,7 +420,7 @@ experts:
 """,
         encoding="utf-8",
     )
-    workflow = load_configuration(tmp_path / "expert.yaml").expert().workflow
+    workflow = load_configuration(tmp_path / "expert.yaml", trust=True).expert().workflow
     message = await workflow.aexecute(Job(goal="Draw.", inputs={"6.text": "a dog"}), ScriptedReasoner([]))
     assert names(message) == ["a.png"]
     assert (tmp_path / "made" / "a.png").is_file()  # paths are relative to the file
