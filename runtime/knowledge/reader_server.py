@@ -41,7 +41,8 @@ TIMES_SECONDS = 4
 ENDED, OUT_OF_MEMORY, OUT_OF_TIME = 101, 102, 103
 """Statuses of readers that no signal ended."""
 
-sys.path[:] = json.loads(sys.argv[2])
+if __name__ == "__main__":
+    sys.path[:] = json.loads(sys.argv[2])
 
 from operad.runtime.barrier import confine, limit  # noqa: E402 - found on the path of the caller
 from operad.runtime.values.errors import InputError, MissingExtraError, describe  # noqa: E402
