@@ -9,19 +9,19 @@ from typing import Any, cast
 
 from operad.flows.node_graph import NodeGraph
 from operad.operators.node import Fault
-from operad.operators.nodes.flow import Start
-from operad.operators.nodes.http import Request
-from operad.operators.nodes.values import Conversation
 from operad.operators.variables import Text
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.secret import Secret, SecretUse, hide, secret_name, secrets_in
+
+_REQUEST = "request"
+"""Type of the nodes that send requests, whose module is imported for files that have one."""
 
 
 def secrets_of(graph: NodeGraph) -> list[Secret]:
     """Return the secrets that the requests of a workflow name, each once; the workflow need not be valid."""
     found: dict[Secret, None] = {}
     for spec in graph.nodes:
-        if spec.type == Request.type:
+        if spec.type == _REQUEST:
             found |= dict.fromkeys(_secrets_in(spec.params))
             match spec.params:
                 case {"authorization": [_, _, _, str() as name]} if name:
@@ -95,13 +95,15 @@ def secret_uses(graph: NodeGraph) -> list[SecretUse]:
     """
     found: dict[SecretUse, None] = {}
     for spec in graph.nodes:
-        if spec.type == Request.type:
+        if spec.type == _REQUEST:
             with suppress(InvalidError):
+                from operad.operators.nodes.http import Request  # only for files with requests
+
                 found |= dict.fromkeys(Request(spec.id, spec.params).secret_uses)
     return list(found)
 
 
-def written_keys(nodes: Mapping[str, object]) -> Iterator[tuple[str, Fault]]:
+def written_keys(nodes: Mapping[str, Any]) -> Iterator[tuple[str, Fault]]:
     """Yield a fault for each default of an input, or value of a conversation, that a request sends as a key.
 
     Args:
@@ -111,7 +113,7 @@ def written_keys(nodes: Mapping[str, object]) -> Iterator[tuple[str, Fault]]:
         The faults, each with the id of the node in which the key is written.
     """
     for node in nodes.values():
-        if not isinstance(node, Request):
+        if getattr(node, "type", "") != _REQUEST:
             continue
         for field in node.key_fields:
             for selector in Text(field.value).selectors:
@@ -128,11 +130,11 @@ def written_keys(nodes: Mapping[str, object]) -> Iterator[tuple[str, Fault]]:
                     )
 
 
-def _written_value(node: object, variable: str) -> bool:
+def _written_value(node: Any, variable: str) -> bool:
     """Return True if a text is written in a node as the value of a variable."""
     value: Any = None
-    if isinstance(node, Start):
+    if getattr(node, "type", "") == "start":
         value = node.params.defaults.get(variable)
-    elif isinstance(node, Conversation):
+    elif getattr(node, "type", "") == "conversation":
         value = next((each.value for each in node.params.variables if each.name == variable), None)
     return isinstance(value, str) and bool(value.strip())
