@@ -7,7 +7,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -35,7 +35,8 @@ class GroupCommit(Generic[Value, Result]):
 
     A value is written at once if no other value is being written. Values that arrive meanwhile are written in the next
     transaction, in their order, so that no value waits for others to arrive. The thread writes and does nothing else, so
-    that callers may wait for it anywhere.
+    that callers may wait for it anywhere; it ends when no value is left, so that a database that nobody closes keeps no
+    thread.
 
     Args:
         write: Function that writes values in one transaction, and returns their results. It may block.
@@ -48,7 +49,8 @@ class GroupCommit(Generic[Value, Result]):
         self._ready: deque[_Entry[Value, Result]] = deque()
         self._group: Sequence[_Entry[Value, Result]] = ()
         self._is_writing = False
-        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix=name)
+        self._name = name
+        self._is_closed = False
 
     async def put(self, value: Value) -> Result:
         """Write a value, and return its result when it is committed; a cancellation takes it back if it is not written yet.
@@ -62,20 +64,21 @@ class GroupCommit(Generic[Value, Result]):
         """Start to write a value, and return a future of its result, which is done when the value is committed."""
         entry = _Entry(value, Future[Result](), time.monotonic())
         with self._lock:
-            self._ready.append(entry)
-            must_start, self._is_writing = not self._is_writing, True
-            if must_start:
-                try:
-                    self._thread.submit(self._write_all)
-                except RuntimeError as error:
-                    self._is_writing = False
-                    self._ready.pop()
-                    entry.result.set_exception(_refused(error))
+            try:
+                if self._is_closed:
+                    raise RuntimeError("the queue was closed")
+                if not self._is_writing:
+                    threading.Thread(target=self._write_all, name=self._name).start()
+            except RuntimeError as error:  # closed, or no thread can be started, because this process exits
+                entry.result.set_exception(_refused(error))
+            else:
+                self._ready.append(entry)
+                self._is_writing = True
         return entry.result
 
     def close(self) -> None:
         """Write what is ready, and accept no more values."""
-        self._thread.shutdown(wait=False)
+        self._is_closed = True
 
     @property
     def waiting_seconds(self) -> float:
