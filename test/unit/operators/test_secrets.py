@@ -1,7 +1,5 @@
 """Named secrets: they reach the server that a file names, and nothing that is stored, shown or logged."""
 
-# pyright: reportArgumentType=false, reportAssignmentType=false, reportAttributeAccessIssue=false
-
 import io
 import json
 import logging
@@ -9,6 +7,7 @@ import os
 import sys
 import traceback
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -404,7 +403,7 @@ def test_secrets_are_kept_in_the_keyring_of_the_system(place, run, monkeypatch, 
     kept = {}
 
     class Memory(KeyringBackend):
-        priority = 1
+        priority: Any = 1
 
         def get_password(self, service, username):
             return kept.get((service, username))
@@ -491,13 +490,16 @@ def test_a_key_that_is_written_for_a_server_is_refused_with_the_way_to_name_a_se
 def test_a_server_names_secrets_in_headers_environment_and_arguments():
     find = {"SHOP": KEY}.get
     http = SseServer(
-        url="http://shop.example/sse", headers={"X-Api-Key": {"secret": "SHOP"}, "A": "Bearer {{secret.SHOP}}"}
+        url="http://shop.example/sse",
+        headers=cast("Any", {"X-Api-Key": {"secret": "SHOP"}, "A": "Bearer {{secret.SHOP}}"}),
     )
     assert http.secret_uses == [SecretUse(Secret("SHOP"), "shop.example")]
     live = http.with_values(find)
     assert live.headers == {"X-Api-Key": KEY, "A": f"Bearer {KEY}"}
     assert KEY in live.secrets
-    process = StdioServer(command="serve", args=("--token", "{{secret.SHOP}}"), env={"A": {"secret": "SHOP"}})
+    process = StdioServer(
+        command="serve", args=("--token", "{{secret.SHOP}}"), env=cast("Any", {"A": {"secret": "SHOP"}})
+    )
     assert process.secret_uses == [SecretUse(Secret("SHOP"), "serve")]
     assert process.with_values(find).args == ("--token", KEY)
     assert process.with_values(find).env == {"A": KEY}
@@ -509,7 +511,9 @@ def test_a_server_names_secrets_in_headers_environment_and_arguments():
 async def test_a_named_secret_reaches_a_server_and_no_error(web, monkeypatch):
     monkeypatch.setenv("SHOP", KEY)
     address = await web.serve(lambda asked: web.reply(json.dumps(asked.headers).encode(), 401))
-    tools = McpTools(name="Shop", server=StreamableHttpServer(url=address, headers={"X-Api-Key": {"secret": "SHOP"}}))
+    tools = McpTools(
+        name="Shop", server=StreamableHttpServer(url=address, headers=cast("Any", {"X-Api-Key": {"secret": "SHOP"}}))
+    )
     with pytest.raises(OperadError) as raised:
         async with tools.open():
             pass

@@ -1,10 +1,10 @@
-# pyright: reportArgumentType=false
 import asyncio
 import os
 import select
 import signal
 import sys
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -21,7 +21,7 @@ FOREVER = ReadingLimits(seconds=100_000)
 ENDLESS = b"__import__('time').sleep(10**6)"
 
 
-def answer(code, answer=str, **limits):
+def answer(code: Any, answer: Any = str, **limits: Any) -> Any:
     """The answer of a reader that does what a hostile document made of it: any code."""
     return read(
         eval,

@@ -323,6 +323,16 @@ async def test_a_proposal_that_cannot_be_used_is_told_and_asked_for_again(desk, 
     assert len(lessons[2]) < 10_000
 
 
+async def test_half_a_letter_in_a_proposal_is_replaced_and_the_proposal_is_scored(desk):
+    answer = '{"reasoning": "x", "operations": [' + json.dumps(reword("half \ud800")) + "]}"
+    found = await searched(desk, Played(lambda task: answer), rounds=1)
+    assert [candidate.change for candidate in found.state.candidates] == [
+        "the expert as it is",
+        "set_instruction answer",
+    ]
+    assert "half \ufffd" in found.state.candidates[1].step.yaml
+
+
 async def test_no_rounds_score_the_expert_as_it_is_and_propose_nothing(desk):
     def proposer(task):
         raise AssertionError(task.instruction)

@@ -1,9 +1,8 @@
 """Many durable runs at once: none waits in a thread for work that needs that thread."""
 
-# pyright: reportAttributeAccessIssue=false
-
 import asyncio
 from concurrent.futures import ThreadPoolExecutor
+from typing import Any
 
 import pytest
 
@@ -47,7 +46,7 @@ def workflow(ledger, gate=None):
     return Workflow(first >> second, name="two", durable=ledger)
 
 
-async def ended(runs):
+async def ended(runs: Any) -> list[Any]:
     return await asyncio.wait_for(asyncio.gather(*runs, return_exceptions=True), 60)
 
 

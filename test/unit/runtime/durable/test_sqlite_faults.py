@@ -4,18 +4,18 @@ After an error that can pass, the run goes on; after another one, it ends with a
 result. A sync that fails leaves open whether the commit counts, so both cases are tried.
 """
 
-# pyright: reportAttributeAccessIssue=false, reportIncompatibleMethodOverride=false, reportPossiblyUnboundVariable=false
-
 import sqlite3
 import threading
 from contextlib import contextmanager
 from itertools import count
+from typing import Any
 
 import pytest
 
 pytest.importorskip("sqlalchemy")
 
 import sqlalchemy
+import sqlalchemy.event
 
 from operad import Job, Workflow, operator
 from operad.runtime import OperadError
@@ -28,6 +28,8 @@ FAULTS = [
     (CONNECT, "unable to open database file"),
     *((kind, text) for kind in (WRITE, COMMIT, SYNCED) for text in (PASSES, STAYS)),
 ]
+ADVICE = {"unable to open database file": "change their permissions"}
+"""Advice of an error, if not to run the same command again."""
 MOST = 200
 
 
@@ -49,6 +51,8 @@ class Fault:
 
 
 class FaultyCursor(sqlite3.Cursor):
+    connection: Any  # a connection with the method `check`, as `injected` makes it
+
     def execute(self, statement, *args):
         self.connection.check(statement)
         return super().execute(statement, *args)
@@ -71,7 +75,7 @@ def injected(fault):
             if statement.split()[0] not in ("SELECT", "PRAGMA", "BEGIN"):
                 fault(WRITE)
 
-        def cursor(self, factory=FaultyCursor):
+        def cursor(self, factory: Any = FaultyCursor) -> Any:
             return super().cursor(factory)
 
         def commit(self):
@@ -125,6 +129,7 @@ def soon(monkeypatch):
 def test_a_run_has_the_right_result_whichever_call_fails(kind, text, tmp_path):
     right = Trial(tmp_path / "right.sqlite").run()
     assert right[:2] == ("axb", ("finished", "", 2))
+    at = 0
     for at in count(1):
         trial, fault = Trial(tmp_path / f"{at}.sqlite"), Fault(kind, at, text)
         with injected(fault):
@@ -135,6 +140,7 @@ def test_a_run_has_the_right_result_whichever_call_fails(kind, text, tmp_path):
                 said = str(error)
         if found is None:
             assert f"{at}.sqlite: cannot be used for runs: {text}" in said, f"fault {at}"
+            assert ADVICE.get(text, "run the same command again") in said, f"fault {at}: {said}"
             assert text != PASSES or not trial.executed, (
                 f"fault {at}: {said}"
             )  # a file that is opened is not waited for
