@@ -44,7 +44,7 @@ from operad.operators.node_params import (
     references_in,
 )
 from operad.operators.operator import Operator
-from operad.operators.secrets import FindSecret
+from operad.operators.secrets import FindSecret, missing_secrets
 from operad.operators.services import Services
 from operad.operators.variables import (
     Selector,
@@ -372,6 +372,10 @@ class NodeOperator(Operator, Generic[ParamsT]):
     def settings(self) -> Mapping[str, JsonValue]:
         """Parameters as JSON values, for caches and durable runs, without keys that are written in them."""
         return cast("Mapping[str, JsonValue]", without_keys(self.params.model_dump(mode="json")))
+
+    def missing_secrets(self) -> Sequence[str]:
+        """Return the names of the secrets that the node sends and that have no value, also not in its file."""
+        return missing_secrets((use.secret for use in self.secret_uses), self._find_secret)
 
     @property
     def _find_secret(self) -> FindSecret:

@@ -15,12 +15,12 @@ from typing_extensions import TypeVar, Unpack
 from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, form_of
-from operad.operators.secrets import FindSecret, find_secret, missing_secrets, secret_uses_of
+from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
 from operad.runtime.knowledge.insights import relevant
-from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, interleaved
+from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, passages_for
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key
@@ -212,11 +212,7 @@ class Operator(BaseOperator[T]):
 
     def missing_secrets(self) -> Sequence[str]:
         """Return the names of the secrets that the operator sends and that have no value."""
-        return missing_secrets((use.secret for use in self.secret_uses), self._find_secret)
-
-    @property
-    def _find_secret(self) -> FindSecret:
-        return find_secret
+        return missing_secrets((use.secret for use in self.secret_uses), find_secret)
 
     @property
     def ports(self) -> Sequence[str]:
@@ -358,19 +354,10 @@ class Operator(BaseOperator[T]):
         return freed
 
     def get_knowledge(self, job: Job) -> Knowledge:
-        """Return the passages of the knowledge base for the job's goal and context.
-
-        In a conversation, a message may refer to the one before it ("And for letters?"). So two queries are made,
-        without and with the user's previous message, and their passages are taken alternately.
-        """
+        """Return the passages of the knowledge base for the job; see `passages_for`."""
         if self._knowledge_base is None:
             return NO_KNOWLEDGE
-        query = f"{job.goal}\n{job.context}".strip()
-        knowledge = self._knowledge_base.retrieve(query)
-        previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "") if self.memory else ""
-        if not previous.strip():
-            return knowledge
-        return interleaved(knowledge, self._knowledge_base.retrieve(f"{previous}\n{query}"))
+        return passages_for(job if self.memory else job.model_copy(update={"turns": ()}), self._knowledge_base)
 
     async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from itertools import zip_longest
 from typing import Protocol
 
+from operad.runtime.values.message import Job
 from operad.runtime.values.value import Value
 
 
@@ -37,6 +38,18 @@ class Knowledge(Value):
 
 NO_KNOWLEDGE = Knowledge()
 """Knowledge without passages."""
+
+
+def passages_for(job: Job, base: KnowledgeBase) -> Knowledge:
+    """Return the passages of a knowledge base for a job's goal and context.
+
+    In a conversation, a message may refer to the one before it ("And for letters?"). So two queries are made, without and
+    with the user's previous message, and their passages are taken alternately.
+    """
+    query = f"{job.goal}\n{job.context}".strip()
+    previous = next((turn.text for turn in reversed(job.turns) if turn.role == "user"), "")
+    found = base.retrieve(query)
+    return interleaved(found, base.retrieve(f"{previous}\n{query}")) if previous.strip() else found
 
 
 def interleaved(first: Knowledge, second: Knowledge) -> Knowledge:
