@@ -6,9 +6,7 @@ import json
 import os
 import shlex
 import sys
-import tempfile
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
 from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any, TypeVar, cast
@@ -19,6 +17,7 @@ from operad.configs.capabilities import Capabilities, Trust, UntrustedError, tol
 from operad.configs.printable import printable
 from operad.runtime.models.prices import config_folder
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.private_file import write_private
 
 T = TypeVar("T")
 
@@ -114,19 +113,7 @@ class TrustStore:
         return len(revoked)
 
     def _write(self, entries: Mapping[str, object]) -> None:
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".trust.", dir=self.path.parent)  # 0600
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    json.dump(entries, file, indent=2)
-                Path(temporary).replace(self.path)
-            except BaseException:
-                with suppress(OSError):
-                    Path(temporary).unlink()
-                raise
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        write_private(self.path, json.dumps(entries, indent=2))
 
 
 def trusting(load: Callable[[Trust], T], trusted: bool) -> T:

@@ -11,9 +11,7 @@ from __future__ import annotations
 
 import json
 import os
-import tempfile
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -21,6 +19,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from operad.runtime.tools.tool import Tool, ToolSource
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, MissingExtraError, did_you_mean
+from operad.runtime.values.private_file import write_private
 from operad.runtime.values.secret import Secret, SecretUse, is_secret_name, missing_text
 
 FindSecret = Callable[[str], str | None]
@@ -262,19 +261,7 @@ class SecretsFile(NamedTuple):
 
     def _write(self, values: Mapping[str, str]) -> None:
         text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in sorted(values.items()))
-        try:
-            self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(prefix=".secrets.", dir=self.path.parent)  # 0600
-            try:
-                with os.fdopen(handle, "w", encoding="utf-8") as file:
-                    file.write(text)
-                Path(temporary).replace(self.path)
-            except BaseException:
-                with suppress(OSError):
-                    Path(temporary).unlink()
-                raise
-        except OSError as error:
-            raise InputError(f"{self.path}: cannot be written: {error.strerror or error}") from error
+        write_private(self.path, text)
 
 
 def known_name(name: str, names: Iterable[str], where: str) -> str:
