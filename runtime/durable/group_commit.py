@@ -35,7 +35,7 @@ class GroupCommit(Generic[Value, Result]):
 
     A value is written at once if no other value is being written. Values that arrive meanwhile are written in the next
     transaction, in their order, so that no value waits for others to arrive. The thread writes and does nothing else, so
-    that callers may wait for it anywhere; it ends when no value is left, so that a database that nobody closes keeps no
+    that callers may wait for it anywhere; it ends when no value is left, so that a database that is never closed keeps no
     thread.
 
     Args:

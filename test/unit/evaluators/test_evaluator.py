@@ -307,7 +307,7 @@ async def test_of_a_map_it_is_shown_the_instruction_for_each_item():
 
 
 @tool
-def price(item: str) -> int:
+async def price(item: str) -> int:
     """Look a price up."""
     if item == "gold":
         raise ValueError("no\nprice")
