@@ -240,7 +240,8 @@ class Trial:
     def throws(self) -> Sequence[Throw]:
         """Return the throws of all operators so far."""
         try:
-            lines = self._journal.read_text().splitlines()
+            whole, _, _ = self._journal.read_text().rpartition("\n")  # the last line may be half written
+            lines = whole.splitlines()
         except FileNotFoundError:
             return []
         return [Throw(key, token, int(process), float(at)) for key, token, process, at in map(str.split, lines)]
