@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from operad.runtime.models.embedding import EmbeddingModel
     from operad.runtime.models.minilm import MiniLM
     from operad.runtime.models.model import Model, resolve_model
-    from operad.runtime.models.turn import Price
+    from operad.runtime.models.price import Price
     from operad.runtime.policies.cache import Cache
     from operad.runtime.policies.limits import Limits
     from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
@@ -181,7 +181,7 @@ _HOMES = {
         "models.embedding": "EmbeddingModel",
         "models.minilm": "MiniLM",
         "models.model": "Model resolve_model",
-        "models.turn": "Price",
+        "models.price": "Price",
         "policies.policy": "Budget Policy Retry Timeout",
         "values.questions": "Question",
         "reasoning.reasoner": "DualModelReasoner MonoModelReasoner Reasoner",

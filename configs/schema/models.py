@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
-from operad.runtime.models.turn import Price
+from operad.runtime.models.price import Price
 
 
 class ReasonerSpec(Spec):

@@ -51,7 +51,7 @@ class _BytesEndpoint(Endpoint):
                     if len(body) > MAX_ANSWER_BYTES:
                         break
             except Exception as error:  # openai also raises errors of its HTTP library
-                raise self._broken_off_error(error, client.api_key) from error
+                raise self.broken_off_error(error, client.api_key) from error
         if len(body) > MAX_ANSWER_BYTES:
             raise ModelError(
                 f"the answer of {self.describe()} is larger than the maximum of {MAX_ANSWER_BYTES:,} bytes"
@@ -96,21 +96,21 @@ class ImageModel(_BytesEndpoint):
         body, _ = await self._request_bytes(
             lambda client: cast("Any", client.images.with_streaming_response).generate(**request)
         )
-        with self._checked_protocol():
+        with self.checked_protocol():
             images = list(json.loads(body)["data"])[:count]
         if not images:
-            raise self._protocol_error("its answer holds no image")
+            raise self.protocol_error("its answer holds no image")
         return [await self._image(answer) for answer in images]
 
     async def _image(self, answer: Any) -> tuple[bytes, str]:
         """Return an image from an item of the answer: its data, or the content of its URL."""
-        with self._checked_protocol():
+        with self.checked_protocol():
             encoded, url = answer.get("b64_json"), answer.get("url")
             data = base64.b64decode(encoded or "", validate=True)
         if data:
             return data, image_type(data) or "application/octet-stream"
         if not isinstance(url, str):
-            raise self._protocol_error("its answer holds no image")
+            raise self.protocol_error("its answer holds no image")
         guard = Guard((urlsplit(self.base_url).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
         try:
             response = await fetch(urljoin(self.base_url, url), guard=guard)
@@ -160,7 +160,7 @@ class SpeechModel(_BytesEndpoint):
             lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)
         )
         if not sound or mime_type.startswith("text/") or mime_type == "application/json":
-            raise self._protocol_error(f"its answer is not a sound ({len(sound)} bytes, {mime_type or 'of no type'})")
+            raise self.protocol_error(f"its answer is not a sound ({len(sound)} bytes, {mime_type or 'of no type'})")
         if not mime_type.startswith("audio/"):
             mime_type = _AUDIO_TYPES.get(self.format, f"audio/{self.format}")
         return sound, mime_type

@@ -16,7 +16,7 @@ from operad.runtime.durable.codec import MAX_TEXT, Codec
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, EventPart, StoredRun
 from operad.runtime.durable.run_changes import NewEvents
 from operad.runtime.durable.run_writer import RunWriter
-from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, TokenStreamed
+from operad.runtime.events import Event, ModelAsked, RunFailed, RunFinished, RunLog, ThinkingStreamed, TokenStreamed
 from operad.runtime.values.errors import InputError
 
 _logger = logging.getLogger(__name__)
@@ -43,7 +43,7 @@ class Recording:
         log.listen(self._take)
 
     def _take(self, event: Event) -> None:
-        if not isinstance(event, TokenStreamed | ModelAsked):
+        if not isinstance(event, TokenStreamed | ThinkingStreamed | ModelAsked):
             self._pending.append(event)
 
     def write(self, writer: RunWriter) -> None:

@@ -27,6 +27,7 @@ from operad.runtime.events.types import (
     ModelAsked,
     OperatorRetried,
     Resumed,
+    ThinkingStreamed,
     TokenStreamed,
     ToolCalled,
     ToolReturned,
@@ -226,7 +227,9 @@ class Scope(Struct, kw_only=True, eq=False):
 
     def write(self, event: Event) -> None:
         """Write an event of this scope."""
-        if self.kept is not None and not isinstance(event, TokenStreamed | ModelAsked | Interrupted | Resumed):
+        if self.kept is not None and not isinstance(
+            event, TokenStreamed | ThinkingStreamed | ModelAsked | Interrupted | Resumed
+        ):
             self.kept.append(event)
         if isinstance(event, ToolCalled | ToolReturned):
             self._note_tool(event)

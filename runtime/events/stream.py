@@ -9,10 +9,13 @@ from threading import RLock
 
 from msgspec.structs import replace
 
-from operad.runtime.events import Event, Progress, TokenStreamed
+from operad.runtime.events import Event, Progress, ThinkingStreamed, TokenStreamed
 
 CROWDED = 1_000
 """Number of buffered events above which a run starts no further operator."""
+
+
+_Streamed = TokenStreamed | ThinkingStreamed
 
 
 @dataclass(slots=True)
@@ -27,7 +30,7 @@ class _Entry:
         first = self.event
         if (first.round, first.attempt) != (event.round, event.attempt):
             return False
-        if isinstance(first, TokenStreamed) and isinstance(event, TokenStreamed):
+        if isinstance(event, _Streamed) and type(event) is type(first):
             self.more.append(event.text)
             return True
         if isinstance(first, Progress) and isinstance(event, Progress):
@@ -37,7 +40,7 @@ class _Entry:
 
     def joined(self) -> Event:
         """Return the event with the text of all events merged into it."""
-        if self.more and isinstance(self.event, TokenStreamed):
+        if self.more and isinstance(self.event, _Streamed):
             return replace(self.event, text="".join([self.event.text, *self.more]))
         return self.event
 

@@ -184,6 +184,24 @@ class TokenStreamed(Event, frozen=True, kw_only=True):
     text: str
 
 
+class ThinkingStreamed(Event, frozen=True, kw_only=True):
+    """A model wrote a piece of its reasoning, which is not a part of the answer."""
+
+    text: str
+
+
+class SettingsDropped(Event, frozen=True, kw_only=True):
+    """A model does not take some settings of a call, which were left out.
+
+    Attributes:
+        model: Name of the model.
+        settings: The settings, each with the reason.
+    """
+
+    model: str
+    settings: tuple[str, ...]
+
+
 class ModelAnswered(Event, frozen=True, kw_only=True):
     """A call to a model ended.
 
@@ -193,8 +211,9 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
         call_id: Id of the call; empty if its start was not reported.
         text: Text of the answer.
         tool_calls: Tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
-        finish_reason: Reason for the end, in the endpoint's words: ``length`` if the answer was cut off at the maximum
-            number of tokens, ``content_filter`` if a filter stopped it.
+        finish_reason: Reason for the end: ``stop``, ``tools``, ``length`` if the answer was cut off at the maximum
+            number of tokens, ``filter`` if a filter stopped it, ``refusal`` if the model refused.
+        thinking: Reasoning before the answer, as far as the vendor shows it.
     """
 
     model: str
@@ -203,6 +222,7 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
     text: str = ""
     tool_calls: tuple[Mapping[str, str], ...] = ()
     finish_reason: str = ""
+    thinking: str = ""
 
     @property
     def cut_off(self) -> bool:

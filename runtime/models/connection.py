@@ -14,14 +14,14 @@ from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.values.errors import ModelError
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from operad.runtime.models.chat_model import ChatModel
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
     """Client of a model in one event loop, with its limiter, and the generator that closes the client."""
 
-    client: AsyncOpenAI
+    chat: ChatModel
     limiter: Limiter | None
     guard: AsyncGenerator[None, None]
 
@@ -32,19 +32,19 @@ class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Connections)
 
-    def hold(self, client: AsyncOpenAI) -> AsyncGenerator[None, None]:
-        """Return an asynchronous generator that closes `client` at its end; `asyncio.run` ends such generators.
+    def hold(self, chat: ChatModel) -> AsyncGenerator[None, None]:
+        """Return an asynchronous generator that closes `chat` at its end; `asyncio.run` ends such generators.
 
         The client is also closed if the model is garbage-collected before the event loop ends.
         """
-        return _close_at_end(client, ref(self))
+        return _close_at_end(chat, ref(self))
 
 
-async def _close_at_end(client: AsyncOpenAI, connections: ref[Connections]) -> AsyncGenerator[None, None]:
+async def _close_at_end(chat: ChatModel, connections: ref[Connections]) -> AsyncGenerator[None, None]:
     """Wait until the generator is closed, then close the client and forget its connection."""
     loop, owner = asyncio.get_running_loop(), connections()
     assert owner is not None  # noqa: S101 - it asks for this
-    finalizer = finalize(owner, _close_soon, loop, client)  # holds a reference to the client
+    finalizer = finalize(owner, _close_soon, loop, chat)  # holds a reference to the client
     finalizer.atexit = False
     del owner
     try:
@@ -53,12 +53,12 @@ async def _close_at_end(client: AsyncOpenAI, connections: ref[Connections]) -> A
         finalizer.detach()
         if (owner := connections()) is not None:
             owner.pop(loop, None)
-        await client.close()
+        await chat.aclose()
 
 
-def _close_soon(loop: asyncio.AbstractEventLoop, client: AsyncOpenAI) -> None:
+def _close_soon(loop: asyncio.AbstractEventLoop, chat: ChatModel) -> None:
     if not loop.is_closed():
-        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(client.close()))
+        loop.call_soon_threadsafe(lambda: asyncio.ensure_future(chat.aclose()))
 
 
 def shared_limits() -> SharedLimits | None:

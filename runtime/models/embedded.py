@@ -13,7 +13,8 @@ import hashlib
 import os
 import secrets
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from dataclasses import dataclass, field
 from functools import partial
 from importlib import import_module
@@ -23,10 +24,11 @@ from typing import Any, Literal
 
 from pydantic import Field, JsonValue
 
+from operad.runtime.models.chat_completions import ChatCompletions
+from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.choices import Step, grammar_of, steps_of
-from operad.runtime.models.connection import Connection
 from operad.runtime.models.model import Model
-from operad.runtime.models.turn import Price
+from operad.runtime.models.price import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
@@ -116,56 +118,10 @@ class EmbeddedModel(Model):
             raise InputError(f"{weights}: cannot be read: {error.strerror or error}") from error
         return {**super().fingerprint(), "weights": [weights.name, status.st_size, status.st_mtime_ns]}
 
-    async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
-        form: Any = request.get("response_format") or {}
+    def _open(self, base_url: str, key: str) -> ChatModel:
         # Templates of other weights may put text between the prompt and the answer.
-        plain = self.weights is None and "extra_body" not in request
-        steps = steps_of(form.get("json_schema", {}).get("schema")) if plain else ()
-        if steps:
-            async for chunk in self._choice_chunks(connection, request, steps, call_id):
-                yield chunk
-            return
-        async for chunk in super()._chunks(connection, request, call_id):
-            yield chunk
-
-    async def _choice_chunks(
-        self, connection: Connection, request: dict[str, Any], steps: tuple[Step, ...], call_id: str
-    ) -> AsyncGenerator[Any, None]:
-        """Yield the chunks of an answer that is assembled from `steps`, with a request for each token that chooses."""
-        client = connection.client
-
-        async def post(path: str, **body: Any) -> Any:
-            ask = partial(client.post, str(client.base_url.copy_with(path=path)), cast_to=object, body=body)
-            return await self._send(ask, client.api_key, call_id)
-
-        async def choose(text: str, remaining: Step) -> tuple[str, dict[str, int]]:
-            sampling = {"grammar": grammar_of(remaining), "temperature": request.get("temperature")}
-            for tokens in range(1, _CHARACTER_TOKENS + 1):
-                answer = await post("/v1/completions", prompt=text, max_tokens=tokens, **sampling)
-                piece = answer["choices"][0]["text"]
-                if piece and any(
-                    other.startswith(piece) for other in remaining
-                ):  # otherwise the token is a part of a character
-                    return piece, answer["usage"]
-            raise ModelError(f"{self.describe()} chose none of {len(remaining)} texts")
-
-        text = (await post("/apply-template", messages=request["messages"]))["prompt"]
-        read = chosen = 0
-        for step in steps:
-            remaining = step
-            while True:
-                piece = remaining[0]
-                if len(remaining) > 1:
-                    piece, usage = await choose(text, remaining)
-                    read = usage["prompt_tokens"] - chosen
-                    chosen += usage["completion_tokens"]
-                text += piece
-                yield {"choices": [{"delta": {"content": piece}}]}
-                remaining = tuple(other[len(piece) :] for other in remaining if other.startswith(piece))
-                if remaining == ("",):
-                    break
-        usage = {"prompt_tokens": read, "completion_tokens": chosen}
-        yield {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
+        kind = ChatCompletions if self.weights is not None or self.parameters else _ChoosingClient
+        return kind(self, self._client(base_url, key))
 
     async def _endpoint(self) -> tuple[str, str]:
         server = _servers.get((self.weights, self.context_tokens))
@@ -184,6 +140,54 @@ class EmbeddedModel(Model):
             if key not in _servers:
                 _servers[key] = _start(path, self.context_tokens, small=self.weights is None)
             return _servers[key]
+
+
+class _ChoosingClient(ChatCompletions):
+    """Client that generates just the tokens that choose, if the schema of an answer permits only choices."""
+
+    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        form: Any = body.get("response_format") or {}
+        steps = steps_of(form.get("json_schema", {}).get("schema"))
+        async with aclosing(self._choice_chunks(body, steps) if steps else super()._chunks(body)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+
+    async def _choice_chunks(self, body: Mapping[str, Any], steps: tuple[Step, ...]) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of an answer that is assembled from `steps`, with a request for each token that chooses."""
+        client, endpoint = self._client, self._endpoint
+
+        async def post(path: str, **fields: Any) -> Any:
+            address = str(client.base_url.copy_with(path=path))
+            return await endpoint.asked(partial(client.post, address, cast_to=object, body=fields), client.api_key)
+
+        async def choose(text: str, remaining: Step) -> tuple[str, dict[str, int]]:
+            sampling = {"grammar": grammar_of(remaining), "temperature": body.get("temperature")}
+            for tokens in range(1, _CHARACTER_TOKENS + 1):
+                answer = await post("/v1/completions", prompt=text, max_tokens=tokens, **sampling)
+                piece = answer["choices"][0]["text"]
+                if piece and any(
+                    other.startswith(piece) for other in remaining
+                ):  # otherwise the token is a part of a character
+                    return piece, answer["usage"]
+            raise ModelError(f"{endpoint.describe()} chose none of {len(remaining)} texts")
+
+        text = (await post("/apply-template", messages=body["messages"]))["prompt"]
+        read = chosen = 0
+        for step in steps:
+            remaining = step
+            while True:
+                piece = remaining[0]
+                if len(remaining) > 1:
+                    piece, usage = await choose(text, remaining)
+                    read = usage["prompt_tokens"] - chosen
+                    chosen += usage["completion_tokens"]
+                text += piece
+                yield {"choices": [{"delta": {"content": piece}}]}
+                remaining = tuple(other[len(piece) :] for other in remaining if other.startswith(piece))
+                if remaining == ("",):
+                    break
+        usage = {"prompt_tokens": read, "completion_tokens": chosen}
+        yield {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
 
 
 def default_weights() -> Path:

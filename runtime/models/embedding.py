@@ -49,7 +49,7 @@ class EmbeddingModel(Endpoint):
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:
         key = key_text(self.api_key)
-        with self._checked_protocol():
+        with self.checked_protocol():
             async with self._client(self.base_url, key) as client:
                 answer: Any = await self._send(
                     lambda: client.embeddings.create(model=self.name, input=texts, encoding_format="float"),

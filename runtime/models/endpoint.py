@@ -21,7 +21,7 @@ from urllib.parse import unquote, urlsplit
 from pydantic import ConfigDict, Field, JsonValue
 
 from operad.runtime.events import ModelRetried, emit
-from operad.runtime.models.turn import ProtocolError
+from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
@@ -160,59 +160,82 @@ class Endpoint(Value):
             )
         return done
 
-    async def _send(
-        self,
-        ask: Callable[[], Awaitable[T]],
-        key: str,
-        call_id: str = "",
-        heed: Callable[[ModelError], Awaitable[None]] | None = None,
-    ) -> T:
+    async def _send(self, ask: Callable[[], Awaitable[T]], key: str) -> T:
         """Send a request, with retries after temporary failures, and return what `ask` returns.
 
         Args:
             ask: Function that sends the request.
             key: API key of the request, which is removed from errors.
+
+        Raises:
+            ModelError: The failure is permanent, or the retries are used up.
+        """
+        return await self._retried(partial(self.asked, ask, key))
+
+    async def asked(self, ask: Callable[[], Awaitable[T]], key: str) -> T:
+        """Send a request once, and return what `ask` returns.
+
+        Raises:
+            ModelError: It failed.
+        """
+        from openai import APIError
+
+        try:
+            return await ask()
+        except APIError as error:
+            raise self._error_for(error, key) from error
+
+    async def _retried(
+        self,
+        ask: Callable[[], Awaitable[T]],
+        call_id: str = "",
+        heed: Callable[[ModelError], Awaitable[None]] | None = None,
+    ) -> T:
+        """Return what `ask` returns, with retries after temporary failures.
+
+        Args:
+            ask: Function that sends a request.
             call_id: Id of the call, for events.
             heed: Function to await with each failure, before a retry.
 
         Raises:
             ModelError: The failure is permanent, or the retries are used up.
         """
-        from openai import APIError
-
         clock = asyncio.get_running_loop().time
         deadline = clock() + self.total_timeout
         for retry in count(1):
             try:
                 return await ask()
-            except APIError as error:
-                failure = self._error_for(error, key)
+            except ModelError as failure:
                 if heed is not None:
                     await heed(failure)
                 delay = failure.retry_after or _retry_delay(retry)
-                again = failure.transient and _header(error, "x-should-retry") != "false"
-                if not again or retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= deadline:
-                    raise failure from error
-            emit(ModelRetried(call_id=call_id, model=self.name, error=str(failure), delay=delay, retry=retry))
+                is_last = retry > self.max_retries or delay > LONGEST_PAUSE or clock() + delay >= deadline
+                if not failure.transient or is_last:
+                    raise
+                message = str(failure)
+            emit(ModelRetried(call_id=call_id, model=self.name, error=message, delay=delay, retry=retry))
             await asyncio.sleep(delay)
         raise AssertionError("unreachable")
 
     @contextmanager
-    def _checked_protocol(self) -> Generator[None, None, None]:
+    def checked_protocol(self) -> Generator[None, None, None]:
         """Raise ModelError for an answer inside this block that breaks the protocol: openai does not check answers."""
         try:
             yield
         except (AttributeError, LookupError, RecursionError, TypeError, ValueError) as error:
             problem = f"its answer cannot be read ({type(error).__name__})"
-            raise self._protocol_error(str(error) if isinstance(error, ProtocolError) else problem) from error
+            raise self.protocol_error(str(error) if isinstance(error, ProtocolError) else problem) from error
 
-    def _protocol_error(self, problem: str) -> ModelError:
+    def protocol_error(self, problem: str) -> ModelError:
+        """Return the error for an answer that breaks the protocol."""
         return ModelError(
             f"{self.describe()} does not speak the OpenAI {self._protocol} protocol: {problem}; "
             "check the base URL, which usually ends in /v1"
         )
 
-    def _broken_off_error(self, error: Exception, key: str) -> ModelError:
+    def broken_off_error(self, error: Exception, key: str) -> ModelError:
+        """Return the error for an answer that ended early; the key is removed from both."""
         from openai import APIError
 
         # Depending on its version, openai raises errors of its HTTP library, too.
@@ -262,9 +285,10 @@ class Endpoint(Value):
         fault = meanings.get(status, "rejects the request" if status < 500 else "failed")
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
+        is_temporary = (status in (408, 409, 429) and not no_quota) or status >= 500
         return kind(
             f"{model} {fault} ({status}): {message}{_advice(message) if kind is RequestError else ''}",
-            transient=(status in (408, 409, 429) and not no_quota) or status >= 500,
+            transient=is_temporary and _header(error, "x-should-retry") != "false",
             retry_after=_retry_after(error),
         )
 

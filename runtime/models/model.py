@@ -1,49 +1,46 @@
-"""Model client for endpoints that speak the OpenAI chat-completions protocol."""
+"""Models: what they are, where they are, and what every call of one goes through."""
 
 from __future__ import annotations
 
 import asyncio
 import hashlib
 import os
-import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
-from urllib.parse import urlsplit
 
 from pydantic import Field, JsonValue, PrivateAttr
 
-from operad.runtime.events import ModelAnswered, ModelAsked, ModelFailed, TokenStreamed, current_scope, emit, heard
-from operad.runtime.models.endpoint import (
-    OPENAI_URL,
-    Endpoint,
-    beginning,
-    one_line,
-    page_title,
-    without_key,
-    without_login,
+from operad.runtime.events import (
+    ModelAnswered,
+    ModelAsked,
+    ModelFailed,
+    SettingsDropped,
+    ThinkingStreamed,
+    TokenStreamed,
+    current_scope,
+    emit,
+    heard,
 )
-from operad.runtime.models.turn import (
-    ChatMessage,
-    Completion,
-    Price,
-    ToolCall,
-    Turn,
-    as_function,
-    shown_messages,
-)
+from operad.runtime.models.chat_completions import ChatCompletions
+from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolChoice
+from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
+from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, one_line, without_login
+from operad.runtime.models.messages import Message, shown_messages
+from operad.runtime.models.price import Price
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
-from operad.runtime.values.message import Usage, new_id
-from operad.runtime.values.text import whole
+from operad.runtime.values.message import new_id
+from operad.runtime.values.schema import AnswerSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
-from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 
 DEFAULT_MODEL = "gpt-4.1-mini"
 """Name of the model that is used if a key or an endpoint is given, but no model name."""
@@ -72,8 +69,13 @@ class Model(Endpoint):
         name: Name of the model at the endpoint.
         base_url: URL of the endpoint, without ``/chat/completions``.
         api_key: API key; None for endpoints without keys. Never shown.
-        temperature: Sampling temperature; 0 selects the most likely token. None for the endpoint's default.
-        max_tokens: Maximum number of tokens of an answer; None for the endpoint's default.
+        thinking: Effort of reasoning before an answer: ``off``, ``low``, ``medium`` or ``high``. None for the model's
+            default, as for the following settings.
+        temperature: Sampling temperature; 0 selects the most likely token.
+        top_p: Share of the probability from which tokens are sampled.
+        seed: Seed of sampling.
+        stop: Texts that end the answer.
+        max_tokens: Maximum number of tokens of an answer, including those of reasoning.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them, but not the wait for `limits`.
@@ -86,13 +88,17 @@ class Model(Endpoint):
         vision: True if the model accepts images; it then receives the images among a task's files.
         limits: Rate limits, shared by all models with the same name, key, endpoint and limits in this process. In
             durable runs, limits per minute are shared by all processes.
-        parameters: Further fields of each request, such as ``top_p`` and ``stop``, sent unchanged.
+        parameters: Further fields of each request, sent unchanged.
         price: Price of tokens, for `Usage.cost` and budgets with a cost; None if unknown. `resolve_model` sets it if
             the price is known.
     """
 
     name: str = Field(default=DEFAULT_MODEL, kw_only=False)
+    thinking: ThinkingLevel | None = None
     temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
     max_tokens: int | None = Field(default=None, ge=1)
     tools: Literal["native", "constrained"] = "native"
     structured: bool = True
@@ -117,60 +123,59 @@ class Model(Endpoint):
     def __deepcopy__(self, memo: dict[int, Any] | None = None) -> Self:
         return self.__copy__()
 
+    @property
+    def settings(self) -> ModelSettings:
+        """Settings of each call, unless the call gives others."""
+        return ModelSettings(**{name: getattr(self, name) for name in ModelSettings.model_fields})
+
     async def complete(
         self,
-        messages: Sequence[ChatMessage],
+        messages: Sequence[Message],
         *,
         tools: Sequence[Tool] = (),
-        tool_choice: Literal["auto", "none"] = "auto",
-        response_format: Mapping[str, Any] | None = None,
-        temperature: float | None = None,
-        max_tokens: int | None = None,
+        tool_choice: ToolChoice = "auto",
+        output: AnswerSchema | None = None,
+        settings: ModelSettings = NO_SETTINGS,
     ) -> Completion:
         """Return the model's next turn in a conversation.
 
-        Emits `ModelAsked`, `ModelRetried` before each retry, `TokenStreamed` for each piece of text, and
-        `ModelAnswered` or `ModelFailed` at the end.
+        Emits `ModelAsked`, `ModelRetried` before each retry, `TokenStreamed` and `ThinkingStreamed` for each piece,
+        `SettingsDropped` if the model does not take a setting, and `ModelAnswered` or `ModelFailed` at the end.
 
         Args:
             messages: The conversation so far.
             tools: Tools that the model may call.
             tool_choice: ``none`` forbids calls in this turn; the tools are still described.
-            response_format: The protocol's ``response_format``, as `schema.response_format` makes it.
-            temperature: Temperature in place of the model's.
-            max_tokens: Maximum number of tokens in place of the model's.
+            output: Form of the answer that the endpoint is to enforce, an object; None for text.
+            settings: Settings in place of the model's.
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
             RequestError: The endpoint rejects the request, its content filter stops the answer, or the model refuses to
                 answer.
         """
-        request: dict[str, Any] = {"messages": whole(messages)}
-        if self.parameters:
-            request["extra_body"] = dict(self.parameters)
-        if tools:
-            request |= {"tools": [as_function(tool) for tool in tools], "tool_choice": tool_choice}
-        if response_format is not None:
-            request["response_format"] = dict(response_format)
-        if (temperature := self.temperature if temperature is None else temperature) is not None:
-            request["temperature"] = temperature
-        if (max_tokens := max_tokens or self.max_tokens) is not None:
-            # OpenAI's newer models reject `max_tokens`; most other endpoints know only that field.
-            newer = urlsplit(self.base_url).hostname == urlsplit(OPENAI_URL).hostname
-            request["max_completion_tokens" if newer else "max_tokens"] = max_tokens
-
         connection = await self._connection()
         async with self._admitted(connection.limiter) as limiters:
             call_id = new_id() if heard() else ""
             if call_id:
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
+            ask = partial(
+                connection.chat.stream,
+                messages,
+                tools=tools,
+                tool_choice=tool_choice,
+                output=output,
+                settings=settings.over(self.settings),
+            )
             try:
-                completion, refusal = await self._within_total_timeout(self._request_turn(connection, request, call_id))
+                completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
             except Exception as error:
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
             await spend(limiters, completion.usage.tokens)
+        if completion.dropped:
+            emit(SettingsDropped(model=self.name, settings=completion.dropped))
         calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
         emit(
             ModelAnswered(
@@ -180,47 +185,63 @@ class Model(Endpoint):
                 text=completion.text,
                 tool_calls=calls,
                 finish_reason=completion.finish_reason,
+                thinking=completion.message.thinking,
             )
         )
-        if completion.finish_reason == "content_filter":
+        if completion.finish_reason == "filter":
             raise RequestError(
                 f"{self.describe()}: its content filter stopped the answer after {len(completion.text):,} characters; "
                 "change the prompt or the filter"
             )
-        if refusal and not completion.text:
-            raise RequestError(
-                f"{self.describe()}: the model refuses to answer: {one_line(refusal)}; change the prompt"
-            )
+        if completion.finish_reason == "refusal":
+            refusal = completion.detail or one_line(completion.text)
+            raise RequestError(f"{self.describe()}: the model refuses to answer: {refusal}; change the prompt")
         return completion
 
     async def _request_turn(
-        self, connection: Connection, request: dict[str, Any], call_id: str
-    ) -> tuple[Completion, str]:
-        """Return the completion of a streamed turn, and the text with which the model refuses to answer, if it does.
+        self, connection: Connection, ask: Callable[[], AsyncGenerator[Delta | Completion, None]], call_id: str
+    ) -> Completion:
+        """Return the completion of a streamed turn. A failure before its first piece is retried.
 
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
         """
         clock = asyncio.get_running_loop().time
         start = clock()
-        turn = Turn()
-        async with aclosing(self._chunks(connection, request, call_id)) as chunks:
-            async for chunk in chunks:
-                with self._checked_protocol():
-                    text = turn.add(chunk)
-                if turn.characters > MOST_CHARACTERS:
+        characters = 0
+        async with AsyncExitStack() as stack:
+
+            async def begin() -> tuple[AsyncGenerator[Delta | Completion, None], Delta | Completion]:
+                stream = ask()
+                try:
+                    return stream, await anext(stream)
+                except BaseException:
+                    await stream.aclose()
+                    raise
+
+            stream, piece = await self._retried(begin, call_id, partial(hold_off, connection.limiter))
+            stack.push_async_callback(stream.aclose)
+            while isinstance(piece, Delta):
+                characters += len(piece.text)
+                if characters > MOST_CHARACTERS:
                     raise ModelError(
                         f"the answer of {self.describe()} is longer than {MOST_CHARACTERS:,} characters, which is the limit; "
                         "set max_tokens"
                     )
-                if len(turn.calls) > MOST_CALLS:
-                    raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
-                if text:
-                    emit(TokenStreamed(text=text))
-        if text := turn.end():
-            emit(TokenStreamed(text=text))
-        with self._checked_protocol():
-            return self._completion_of(turn, clock() - start), turn.refusal
+                if piece.text and piece.kind != "call":
+                    emit((TokenStreamed if piece.kind == "text" else ThinkingStreamed)(text=piece.text))
+                piece = await anext(stream)
+        if len(piece.tool_calls) > MOST_CALLS:
+            raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
+        usage = piece.usage.model_copy(
+            update={
+                "calls": 1,
+                "seconds": clock() - start,
+                "cost": self.price.of(piece.usage) if self.price else 0.0,
+                "unpriced": 0 if self.price else 1,
+            }
+        )
+        return replace(piece, usage=usage)
 
     @asynccontextmanager
     async def _admitted(self, own_limiter: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
@@ -271,92 +292,22 @@ class Model(Endpoint):
         """Return base URL and key. A model that is served on demand overrides this."""
         return self.base_url, key_text(self.api_key)
 
+    def _open(self, base_url: str, key: str) -> ChatModel:
+        """Return a new client of the model. A model of another protocol overrides this."""
+        return ChatCompletions(self, self._client(base_url, key))
+
     async def _connection(self) -> Connection:
         """Return the connection of the running event loop; open it on first use."""
         base_url, key = await self._endpoint()
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
-            client = self._client(base_url, key)
+            chat = self._open(base_url, key)
             key_digest = hashlib.sha256(key.encode()).hexdigest()
             limiter = Limiter.of(f"{self.name} {base_url} {key_digest}", self.limits) if self.limits else None
-            connection = self._connections[loop] = Connection(client, limiter, self._connections.hold(client))
+            connection = self._connections[loop] = Connection(chat, limiter, self._connections.hold(chat))
             await anext(connection.guard)
         return connection
-
-    async def _chunks(self, connection: Connection, request: dict[str, Any], call_id: str) -> AsyncGenerator[Any, None]:
-        """Yield the chunks of the answer as they arrive; all faults of the endpoint become `ModelError`."""
-        from openai import AsyncStream
-
-        client = connection.client
-        body = {**request, "model": self.name, "stream": True, "stream_options": {"include_usage": True}}
-        # Not client.chat.completions, which creates objects of openai's types: that costs more than the rest of a call.
-        ask = partial(
-            client.post,
-            "/chat/completions",
-            cast_to=object,
-            body=body,
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        stream = await self._send(ask, client.api_key, call_id, partial(hold_off, connection.limiter))
-        try:
-            heard = False
-            async with stream:
-                async for chunk in stream:
-                    heard = True
-                    yield chunk
-            if not heard:
-                raise self._no_stream_error(without_key(beginning(stream.response), client.api_key))
-        except ModelError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise self._protocol_error("it sent something that is not JSON") from error
-        except Exception as error:
-            raise self._broken_off_error(error, client.api_key) from error
-
-    def _no_stream_error(self, text: str) -> ModelError:
-        """Return the error for an answer that is not a stream of events."""
-        title = page_title(text)
-        if title is not None:
-            return self._protocol_error(f"it answered with a web page{f', {title!r}' if title else ''}")
-        if not text.startswith("{"):
-            return self._protocol_error("its answer holds no choices")
-        if re.search(r'"choices"\s*:', text):
-            return ModelError(
-                f"{self.describe()} answered with plain JSON instead of a stream of events; "
-                'the endpoint must take `"stream": true`'
-            )
-        return self._protocol_error(f"it answered with plain JSON: {one_line(text)}")
-
-    def _completion_of(self, turn: Turn, seconds: float) -> Completion:
-        """Return the completion of a received turn.
-
-        Raises:
-            ModelError: The answer has no choices, or ended without a finish reason.
-        """
-        if not turn.began:
-            raise self._protocol_error("its answer holds no choices")
-        if not turn.finish_reason:
-            raise ModelError(
-                f"{self.describe()} broke off its answer after {len(turn.text):,} characters; try again",
-                transient=True,
-            )
-        usage = Usage(
-            calls=1,
-            prompt_tokens=turn.prompt_tokens,
-            completion_tokens=turn.completion_tokens,
-            seconds=seconds,
-            cost=self.price.of(turn.prompt_tokens, turn.completion_tokens) if self.price else 0.0,
-            unpriced=0 if self.price else 1,
-        )
-        calls = tuple(
-            ToolCall(
-                id=call.id or f"call_{number}", name=whole(call.name), arguments=whole("".join(call.argument_parts))
-            )
-            for number, call in enumerate(sorted(turn.calls, key=lambda call: call.index))
-        )
-        return Completion(text=turn.text, tool_calls=calls, usage=usage, finish_reason=turn.finish_reason)
 
 
 _NO_MODEL = (

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from operad.runtime.models.turn import Price
+from operad.runtime.models.price import Price
 from operad.runtime.values.document import Document, Path_, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor

@@ -12,8 +12,9 @@ from typing import Any, cast
 from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
+from operad.runtime.models.chat_model import Completion, with_new_ids
+from operad.runtime.models.messages import Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
-from operad.runtime.models.turn import Completion, ToolCall
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
@@ -74,20 +75,18 @@ class Conversation:
         tools: Tools that the model may call.
     """
 
-    def __init__(self, model: Model, messages: Sequence[Mapping[str, Any]], tools: Sequence[Tool] = ()) -> None:
+    def __init__(self, model: Model, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
         self.model = model
-        self._messages = [dict(message) for message in messages]
+        self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
 
     def say(self, text: str) -> None:
         """Add a text to the user's message that comes next; it is appended to a last message that is the user's."""
         last = self._messages[-1]
-        if last["role"] != "user":
-            self._messages.append({"role": "user", "content": text})
-        elif isinstance(last["content"], str):
-            last["content"] += f"\n\n{text}"
-        else:  # a list of parts with images, which conversations of `_decide` share
-            last["content"] = [*last["content"], {"type": "text", "text": text}]
+        if last.role != "user":
+            self._messages.append(Message.user(text))
+        else:
+            self._messages[-1] = last.with_parts([*last.parts, Text(text=text)])
 
     async def work(self, max_rounds: int) -> Completion | None:
         """Let the model call tools until it is ready to answer.
@@ -104,24 +103,18 @@ class Conversation:
                 call = await self._choose_tool()
                 if call is None:
                     return None
-                self._messages.append(
-                    {
-                        "role": "assistant",
-                        "content": json.dumps(
-                            {"tool": call.name, "arguments": json.loads(call.arguments)}, ensure_ascii=False
-                        ),
-                    }
-                )
-                self.say(f"Result of {call.name}:\n{fence(await self._call(call))}")
+                told = {"tool": call.name, "arguments": json.loads(call.arguments)}
+                self._messages.append(Message.assistant(json.dumps(told, ensure_ascii=False)))
+                self.say(f"Result of {call.name}:\n{fence((await self._call(call)).text)}")
                 continue
             turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
-            turn = turn.with_new_ids({message.get("tool_call_id", "") for message in self._messages})
-            self._messages.append(turn.as_message())
-            if not turn.tool_calls:
+            used = {result.id for message in self._messages for result in message.tool_results}
+            message = with_new_ids(turn.message, used)
+            self._messages.append(message)
+            if not message.tool_calls:
                 return turn
-            results = await _concurrently(*map(self._call, turn.tool_calls))
-            for call, result in zip(turn.tool_calls, results, strict=True):
-                self._messages.append({"role": "tool", "tool_call_id": call.id, "content": result})
+            results = await _concurrently(*map(self._call, message.tool_calls))
+            self._messages.append(Message.user(*results))
         return None
 
     async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
@@ -140,7 +133,7 @@ class Conversation:
         """
         if form is None:
             return await self._text_answer(draft)
-        fault, turn, tried = "", Completion(), 0
+        fault, turn, tried = "", Completion(Message.assistant("")), 0
         if draft and draft.text:
             try:
                 return _read(form, draft)
@@ -151,7 +144,7 @@ class Conversation:
                 if max_repairs:
                     emit(AnswerRejected(error=fault, repair=1))
                     self.say(_repair_request(fault, form))
-        elif not self.model.structured or self._messages[-1]["role"] == "assistant":
+        elif not self.model.structured or self._messages[-1].role == "assistant":
             self.say(_schema_request(form))
         for attempt in range(tried + 1, max_repairs + 2):
             turn = await self._request_turn(form)
@@ -189,9 +182,9 @@ class Conversation:
             self._messages,
             tools=list(self._tools.values()) if self._native_tools else (),
             tool_choice="none",
-            response_format=form.schema.asked.response_format if form and self.model.structured else None,
+            output=form.schema.asked if form and self.model.structured else None,
         )
-        self._messages.append({"role": "assistant", "content": turn.text})
+        self._messages.append(turn.message.with_parts(part for part in turn.message.parts if part.kind != "call"))
         return turn
 
     async def _choose_tool(self) -> ToolCall | None:
@@ -226,8 +219,8 @@ class Conversation:
             "dict[str, Any]", json.loads(await aside.answer(Form(AnswerSchema.unchecked(schema)), max_repairs=1))
         )
 
-    async def _call(self, call: ToolCall) -> str:
-        """Call a tool and return its result as text; an error becomes a result, so that the model can react to it."""
+    async def _call(self, call: ToolCall) -> ToolResult:
+        """Call a tool and return its result; an error becomes a result, so that the model can react to it."""
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
         failed = True
@@ -249,7 +242,7 @@ class Conversation:
         result = cut(result, RESULT_BUDGET)
         seconds = time.perf_counter() - began
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
-        return result
+        return ToolResult(id=call.id, name=call.name, content=(Text(text=result),), error=failed)
 
     async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> str:
         if name not in self._tools:
@@ -318,7 +311,7 @@ def _is_cancelled() -> bool:
     return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot distinguish these
 
 
-async def _concurrently(*calls: Any) -> list[str]:
+async def _concurrently(*calls: Any) -> list[ToolResult]:
     """Await all calls concurrently. On cancellation, all are cancelled, and their end is awaited."""
     results: list[Any] = await asyncio.gather(*calls, return_exceptions=True)
     for result in results:

@@ -7,14 +7,14 @@ import logging
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
-from typing import Any
 
 from operad.runtime.events.tool_calls import MORE_CALLS
 from operad.runtime.knowledge.knowledge import Insight, Passage
+from operad.runtime.models.messages import Blob, Message
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.image import IMAGE_TYPES, data_url
+from operad.runtime.values.image import IMAGE_TYPES, read_image
 from operad.runtime.values.message import SubJob, Turn, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.model_text import as_text, plain
 
@@ -47,7 +47,7 @@ _BACKTICKS = re.compile(r"`{3,}")
 
 def render(
     task: Task, *, show_schema: bool = True, budget: int = MATERIAL_BUDGET, vision: bool = False
-) -> list[dict[str, Any]]:
+) -> list[Message]:
     """Return the messages that open a conversation about a task; they depend on the task and its files alone.
 
     Untrusted text (files, messages, passages, inputs) is fenced as data. Empty sections are left out; a single goal has
@@ -60,10 +60,9 @@ def render(
         show_schema: True to include the output schema, which is not needed if the endpoint of the model enforces it.
         budget: Maximum length in characters of the files, and of the transcript. Cuts are marked; cuts of files are
             logged as warnings. Messages of earlier operators are never cut.
-        vision: True if the model accepts images. Then the first `MAX_IMAGES` images of the task follow its text, and
-            the content of the last message is a list of parts.
+        vision: True if the model accepts images. Then the first `MAX_IMAGES` images of the task follow its text.
     """
-    images: list[str] = []
+    images: list[Blob] = []
     schema = task.output_schema.text.strip() if show_schema else ""
     mapped = _mapped_lists(task)
     inputs = {name: value for name, value in task.job.inputs.items() if (name, value) not in mapped}
@@ -98,31 +97,27 @@ def render(
         examples, rules = [], [*rules, "\n\n".join(map(_example_text, task.examples))]
     system = "\n\n".join(filter(None, [task.instruction.strip(), *rules]))
     return [
-        *([{"role": "system", "content": system}] if system else []),
+        *([Message.system(system)] if system else []),
         *examples,
         *turns,
-        {"role": "user", "content": _with_images(body, images) if images else body},
+        Message.user(body, *images),
     ]
 
 
-def _with_images(text: str, images: Iterable[str]) -> list[dict[str, Any]]:
-    return [{"type": "text", "text": text}, *({"type": "image_url", "image_url": {"url": url}} for url in images)]
-
-
-def _example_turns(example: Example) -> tuple[dict[str, str], dict[str, str]]:
-    return {"role": "user", "content": example.input}, {"role": "assistant", "content": example.output}
+def _example_turns(example: Example) -> tuple[Message, Message]:
+    return Message.user(example.input), Message.assistant(example.output)
 
 
 def _example_text(example: Example) -> str:
     return f"Example of an input:\n{fence(example.input)}\nIts answer:\n{fence(example.output)}"
 
 
-def _earlier_turn(turn: Turn) -> Iterator[dict[str, str]]:
+def _earlier_turn(turn: Turn) -> Iterator[Message]:
     if turn.role == "summary":
-        yield {"role": "user", "content": SUMMARY_REQUEST}
-        yield {"role": "assistant", "content": turn.text}
+        yield Message.user(SUMMARY_REQUEST)
+        yield Message.assistant(turn.text)
     else:
-        yield {"role": turn.role, "content": turn.text}
+        yield Message.user(turn.text) if turn.role == "user" else Message.assistant(turn.text)
 
 
 def fence(text: str) -> str:
@@ -137,7 +132,7 @@ def cut(text: str, most: int) -> str:
     return text if len(text) <= most else f"{text[:most]}\n[… cut: {len(text) - most:,} more characters]"
 
 
-def _files(files: Iterable[FileDescriptor], budget: int, images: list[str] | None) -> Iterator[str]:
+def _files(files: Iterable[FileDescriptor], budget: int, images: list[Blob] | None) -> Iterator[str]:
     """Yield name and text of each file; images are added to `images`, which is None for a model without vision."""
     for file in files:
         title = f"{file.name} ({file.mime_type}, {file.size:,} bytes)"
@@ -161,16 +156,17 @@ def _files(files: Iterable[FileDescriptor], budget: int, images: list[str] | Non
                 budget -= len(text)
 
 
-def _image(file: FileDescriptor, images: list[str] | None) -> str:
+def _image(file: FileDescriptor, images: list[Blob] | None) -> str:
     """Add an image to `images`, if possible, and return the text that stands for it in the prompt."""
     if images is None:
         return "(an image; this model cannot be shown images)"
     if len(images) == MAX_IMAGES:
         return f"(an image, not shown: {MAX_IMAGES} others are)"
     try:
-        images.append(data_url(file))
+        data, media_type = read_image(file)
     except InputError as error:
         return f"(not shown: {error})"
+    images.append(Blob(data=data, media_type=media_type, name=file.name))
     return f"(image {len(images)} of those below)"
 
 

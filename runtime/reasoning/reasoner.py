@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeVar
 from pydantic import JsonValue
 
 from operad.runtime.events import TaskBuilt, current_scope, emit
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
@@ -352,18 +353,18 @@ def _form(task: Task) -> Form | None:
     return None if task.output_schema.schema is None else Form(task.output_schema, task.check)
 
 
-async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[dict[str, Any]]:
+async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
     if not task.files:
         return render(task, show_schema=show_schema, vision=model.vision)
     return await asyncio.to_thread(render, task, show_schema=show_schema, vision=model.vision)
 
 
-def _thinker_opening(opening: list[dict[str, Any]], tools: Sequence[Tool]) -> list[dict[str, Any]]:
+def _thinker_opening(opening: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
     """Return the opening of the thinker: the rendered task, with its role and the actor's tools in the system message."""
     lines = [f"- {tool.name}: {' '.join(tool.description.strip().splitlines()[:1])}" for tool in tools]
     names = "\n".join(lines)
     role = f"{THINKER}\n\nThe actor's tools:\n{names}" if tools else THINKER
-    task_instructions = [f"The task:\n{message['content']}" for message in opening if message["role"] == "system"]
-    rest = [message for message in opening if message["role"] != "system"]
-    return [{"role": "system", "content": "\n\n".join([role, *task_instructions])}, *rest]
+    task_instructions = [f"The task:\n{message.text}" for message in opening if message.role == "system"]
+    rest = [message for message in opening if message.role != "system"]
+    return [Message.system("\n\n".join([role, *task_instructions])), *rest]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
-
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
@@ -25,8 +23,8 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
-def data_url(file: FileDescriptor) -> str:
-    """Return the image in a file as a ``data:`` URL.
+def read_image(file: FileDescriptor) -> tuple[bytes, str]:
+    """Return the image in a file, and its MIME type.
 
     Raises:
         InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
@@ -34,4 +32,4 @@ def data_url(file: FileDescriptor) -> str:
     data = file.read_bytes(MAX_IMAGE_BYTES)
     if not (mime_type := image_type(data)):
         raise InputError(f"{file.path}: is not an image of a supported type; convert it to PNG or JPEG")
-    return f"data:{mime_type};base64,{b64encode(data).decode()}"
+    return data, mime_type

@@ -98,10 +98,13 @@ class Usage(Value):
     Attributes:
         calls: Number of requests to a model.
         prompt_tokens: Tokens read.
-        completion_tokens: Tokens written.
+        completion_tokens: Tokens written, including those of reasoning.
         seconds: Time spent waiting for models, summed over concurrent calls.
         cost: US dollars, for the calls whose price is known; 0.0 and JSON null if no price is known: see `known_cost`.
         unpriced: Number of calls whose price is unknown. By default, all calls if `cost` is 0, otherwise none.
+        cached_tokens: Tokens read that the vendor had cached, which cost less; a part of `prompt_tokens`.
+        cache_written_tokens: Tokens read that the vendor wrote into its cache; a part of `prompt_tokens`.
+        reasoning_tokens: Tokens of reasoning; a part of `completion_tokens`.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # an endpoint may give its key as a number
@@ -112,6 +115,9 @@ class Usage(Value):
     seconds: float = Field(default=0.0, ge=0, allow_inf_nan=False)
     cost: Annotated[float, BeforeValidator(_as_cost)] = Field(default=0.0, ge=0, allow_inf_nan=False)
     unpriced: int = Field(default_factory=_unpriced_calls, ge=0)
+    cached_tokens: int = Field(default=0, ge=0)
+    cache_written_tokens: int = Field(default=0, ge=0)
+    reasoning_tokens: int = Field(default=0, ge=0)
 
     @property
     def known_cost(self) -> float | None:
@@ -144,6 +150,9 @@ class Usage(Value):
             seconds=self.seconds + other.seconds,
             cost=self.cost + other.cost,
             unpriced=self.unpriced + other.unpriced,
+            cached_tokens=self.cached_tokens + other.cached_tokens,
+            cache_written_tokens=self.cache_written_tokens + other.cache_written_tokens,
+            reasoning_tokens=self.reasoning_tokens + other.reasoning_tokens,
         )
 
 

@@ -1,0 +1,51 @@
+"""Settings of a call to a model, in terms that no vendor defines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field, JsonValue
+
+from operad.runtime.values.value import Value
+
+ThinkingLevel = Literal["off", "low", "medium", "high"]
+"""Effort of reasoning before an answer."""
+
+
+class ModelSettings(Value):
+    """Settings of a call to a model; None leaves a setting to the model or its vendor.
+
+        brief = ModelSettings(thinking="low", max_tokens=500)
+        Workflow(Operator("Summarise.", settings=brief) >> Operator("Check.", thinking="high"))
+
+    Attributes:
+        thinking: Effort of reasoning before the answer.
+        temperature: Sampling temperature; 0 selects the most likely token.
+        top_p: Share of the probability from which tokens are sampled.
+        seed: Seed of sampling, where the vendor has one.
+        stop: Texts that end the answer.
+        max_tokens: Maximum number of tokens of an answer, including reasoning.
+        parameters: Further fields of each request, sent unchanged.
+    """
+
+    thinking: ThinkingLevel | None = None
+    temperature: float | None = Field(default=None, ge=0)
+    top_p: float | None = Field(default=None, gt=0, le=1)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    max_tokens: int | None = Field(default=None, ge=1)
+    parameters: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
+
+    def over(self, other: ModelSettings) -> ModelSettings:
+        """Return these settings, completed by others where these have none."""
+        if self == NO_SETTINGS:
+            return other
+        given = {name: value for name in _SINGLE if (value := getattr(self, name)) not in (None, ())}
+        return other.model_copy(update={**given, "parameters": {**other.parameters, **self.parameters}})
+
+
+_SINGLE = ("thinking", "temperature", "top_p", "seed", "stop", "max_tokens")
+
+NO_SETTINGS = ModelSettings()
+"""Settings that leave everything to the model."""
