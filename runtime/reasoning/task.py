@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, JsonValue
 
 from operad.runtime.knowledge.knowledge import Insight, Knowledge
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
@@ -52,6 +53,8 @@ class Task(Record):
         insights: Insights of earlier runs.
         lesson: Lesson from the last attempt.
         files: Files of the job.
+        settings: Settings of the model's calls, in place of the model's own.
+        max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
         check: Parser of the answer, which raises ValueError for an unusable one. A reasoner that calls it can ask the
             model again in the same conversation, so that tools are not called again. An object or a list that it
             returns is the answer, even if it does not fit the `output_schema`.
@@ -70,6 +73,8 @@ class Task(Record):
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
+    settings: ModelSettings = NO_SETTINGS
+    max_turns: int | None = None
     check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
 
     if TYPE_CHECKING:  # the form may be given as text or as plain values

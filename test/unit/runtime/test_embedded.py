@@ -81,7 +81,7 @@ async def test_it_uses_a_tool_by_constrained_choice():
         tools=(Tool.of(look_up),),
         output_schema='{"type": "object", "properties": {"kind": {"enum": ["fruit", "tool"]}}, "required": ["kind"]}',
     )
-    answer = await MonoModelReasoner(EmbeddedModel(max_tokens=60), max_rounds=2).infer(task)
+    answer = await MonoModelReasoner(EmbeddedModel(max_tokens=60), max_turns=2).infer(task)
     assert json.loads(answer)["kind"] in {"fruit", "tool"}
     assert len(called) <= 1  # whether it looks anything up is up to the model
 

@@ -377,7 +377,7 @@ def page(tmp_path):
 async def test_a_model_that_obeys_a_document_has_no_more_tools_and_turns_than_before(page):
     shell = CallTools([("shell", {"command": "rm -rf /"})])
     async with ScriptedModel([shell, shell, Say("I could not.")]) as endpoint:
-        reasoner = MonoModelReasoner(endpoint.model, max_rounds=3)
+        reasoner = MonoModelReasoner(endpoint.model, max_turns=3)
         assert await reasoner.infer(task(Tool.of(echo), files=(page,))) == "I could not."
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests]
     assert offered == [["echo"]] * 3
@@ -395,7 +395,7 @@ async def test_a_thinker_that_never_finishes_has_a_bounded_number_of_turns(page)
         return Say("done")
 
     async with ScriptedModel(think) as endpoint:
-        reasoner = DualModelReasoner(endpoint.model, max_rounds=3)
+        reasoner = DualModelReasoner(endpoint.model, max_turns=3)
         assert await reasoner.infer(task(files=(page,))) == "done"
     assert len(endpoint.requests) == 7
 

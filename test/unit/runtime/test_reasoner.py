@@ -243,7 +243,7 @@ async def test_a_long_result_is_cut_with_a_mark():
 async def test_in_the_last_round_the_model_must_answer():
     calls = CallTools([("add", {"a": 1, "b": 1})])
     async with ScriptedModel([calls, calls, Say("Two.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model, max_rounds=3).infer(task(tools=(ADD,))) == "Two."
+        assert await MonoModelReasoner(scripted.model, max_turns=3).infer(task(tools=(ADD,))) == "Two."
     assert [request["tool_choice"] for request in scripted.requests] == ["auto", "auto", "none"]
 
 
@@ -259,7 +259,7 @@ async def test_in_the_last_round_the_model_must_answer():
 async def test_a_model_that_says_nothing_is_an_error(step, why):
     async with ScriptedModel([step]) as scripted:
         with pytest.raises(AnswerError) as raised:
-            await MonoModelReasoner(scripted.model, max_rounds=1).infer(task(tools=(ADD,)))
+            await MonoModelReasoner(scripted.model, max_turns=1).infer(task(tools=(ADD,)))
     assert str(raised.value) == f"scripted said nothing{why}"
 
 
@@ -484,7 +484,7 @@ async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():
     steps = [Say('{"tool": "now"}'), Say('{"tool": "now"}'), Say("Noon.")]
     async with ScriptedModel(steps) as scripted:
         constrained = scripted.model.model_copy(update={"tools": "constrained"})
-        assert await MonoModelReasoner(constrained, max_rounds=3).infer(task(tools=(Tool.of(now),))) == "Noon."
+        assert await MonoModelReasoner(constrained, max_turns=3).infer(task(tools=(Tool.of(now),))) == "Noon."
 
 
 async def test_a_tool_called_answer_is_told_from_answering():
@@ -571,7 +571,7 @@ def test_numbers_that_leave_no_room_for_an_answer_are_an_error(reasoner, name, n
 
 def test_an_actor_without_rounds_is_an_error():
     with pytest.raises(InputError, match="max_tool_rounds must be at least 1, not 0"):
-        DualModelReasoner(max_tool_rounds=0)
+        DualModelReasoner(max_turns=0)
 
 
 async def test_one_model_in_both_roles_is_described_once_before_and_after_use():
@@ -603,7 +603,7 @@ async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():
 async def test_one_model_may_both_think_and_act_and_rounds_are_bounded():
     on = '{"instruction": "Go on.", "finished": false}'
     async with ScriptedModel([Say(on), Say("one"), Say(on), Say("two"), Say("the end")]) as scripted:
-        assert await DualModelReasoner(scripted.model, max_rounds=2).infer(task()) == "the end"
+        assert await DualModelReasoner(scripted.model, max_turns=2).infer(task()) == "the end"
     assert "No more steps can be taken" in scripted.requests[-1]["messages"][-1]["content"]
 
 
