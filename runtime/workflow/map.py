@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Generic, Literal, cast, overload
 
+from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import current_scope
@@ -258,6 +259,11 @@ class Map(BaseOperator[list[T]], Generic[T]):
             code, message = fault
             issues.append(Issue(code, message, self._id))
         return issues
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names in the instructions of the body, which may name the item and its index."""
+        found = self.body.built().check_inputs(inputs, [*before, "item", "index"])
+        return [Issue(i.code, i.message, f"{self._id}/{i.where}") for i in found]
 
     def _item_issues(self, before: Collection[str]) -> Iterator[Issue]:
         """Yield the issues of the functions in the body that take the item."""

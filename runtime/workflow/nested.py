@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import JsonValue
+
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import read_outside
@@ -64,6 +66,11 @@ class Within(BaseOperator[Any]):
             return [Issue("nested-in-itself", "the workflow contains itself; make a second one for the inside", name)]
         found = self.body.graph().check()
         return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names in the instructions of the nested workflow."""
+        found = self.body.built().check_inputs(inputs, before)
+        return [Issue(i.code, i.message, f"{self.get_id()}/{i.where}") for i in found]
 
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the inputs of the job that the operators of the nested workflow read."""
