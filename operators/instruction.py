@@ -272,7 +272,7 @@ def _of_message(field: Field, message: WorkflowMessage | None, operator_id: str)
     holds_fields = isinstance(value, Mapping) and path[0] in value
     if path[0] == "output" and not holds_fields and "output" not in message.outputs:
         path = path[1:]
-    whole: object = value if holds_fields or path[0] not in message.outputs else message.outputs
+    whole = message.outputs if path[0] in message.outputs and not holds_fields else cast("object", message.value)
     value, fault = _part(whole, path, f"the answer of {message.operator_id!r}")
     if fault and message.over is not None:
         raise InputError(f"operator {operator_id!r}: its instruction has {field.written}: {fault}{_remedy(field)}")
