@@ -69,6 +69,10 @@ class Instructed(BaseOperator[T]):
         issues = self.check(before)
         return [*issues, *self._instruction().check(before, others)] if self.names_operators else issues
 
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of names in the instruction of one of the first operators of a nested workflow or map."""
+        return self._instruction().check_inside(before, of_map=of_map) if self.names_operators else []
+
     def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
         """Return the issues of names in the instruction that neither an input nor an operator before it has."""
         return self._instruction().check_inputs(inputs, before) if self.names_operators else []

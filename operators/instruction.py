@@ -70,6 +70,10 @@ class FunctionInstruction:
             issues.append(Issue("instruction", f"its function returns {kind.__name__}; return text", self.operator_id))
         return issues
 
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of the function as one of the first operators of a nested workflow, or of a map's body."""
+        return self.binding.check_inside(before, of_map=of_map)
+
     def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
         """Return no issues: the function is checked when the workflow is built, and when it is called."""
         return []
@@ -142,6 +146,10 @@ class TemplateInstruction:
         if near := _nearest(field.name, [name for name, each in ids.items() if each not in named]):
             return "unknown-name", f"no operator before it is {field.name!r} (did you mean {near!r}?); {_listed(known)}"
         return "", ""
+
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of fields that nearly name an operator before a nested workflow or map, or the item."""
+        return self.check({**before, **dict.fromkeys(("item", "index") if of_map else ())}, ())
 
     def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
         """Return the issues of fields that are neither inputs of a job nor operators before the operator.

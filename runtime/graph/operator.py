@@ -228,6 +228,10 @@ class BaseOperator(Step[T]):
         """
         return self.check(before)
 
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of one of the first operators of a nested workflow or map, given those before it."""
+        return []
+
     @property
     def names_operators(self) -> bool:
         """True if an instruction of the operator names other operators, which `check_among` checks in any case."""

@@ -65,7 +65,8 @@ class Within(BaseOperator[Any]):
         if contains(self.body, self.body):
             return [Issue("nested-in-itself", "the workflow contains itself; make a second one for the inside", name)]
         found = self.body.graph().check()
-        return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+        issues = [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+        return issues + inside_issues(self.body, name, before, of_map=False)
 
     def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
         """Return the issues of names in the instructions of the nested workflow."""
@@ -83,6 +84,17 @@ class Within(BaseOperator[Any]):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the workflow inside the current run."""
         return await run_nested(self.body, call)
+
+
+def inside_issues(body: Workflow, place: str, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+    """Return the issues of the first operators of a workflow that comes after others, or of the body of a map."""
+    graph = body.graph()
+    first = [each for key, each in graph.operators.items() if not graph.before.get(key)] if before else []
+    return [
+        Issue(issue.code, issue.message, f"{place}/{issue.where}")
+        for operator in first
+        for issue in operator.check_inside(before, of_map=of_map)
+    ]
 
 
 async def run_nested(workflow: Workflow, call: OperatorCall, item: MapItem | None = None) -> WorkflowMessage:
