@@ -32,6 +32,19 @@ class Example(Value):
     output: str
 
 
+class Filled(Value):
+    """Record of the values that an instruction contains.
+
+    Attributes:
+        start: Start of the first paragraph with a value. The text before it is the same for every job.
+        shown: Kind and name of each value that the instruction contains as a whole: ``input``, ``operator`` or ``item``,
+            and the name of the input, or the id of the operator or map.
+    """
+
+    start: int = 0
+    shown: tuple[tuple[str, str], ...] = ()
+
+
 class Task(Record):
     """Request of an operator to a reasoner (Chat2Graph, Workflow module, section 2.2).
 
@@ -40,7 +53,8 @@ class Task(Record):
 
     Attributes:
         job: Job of the workflow.
-        instruction: Role, aim and style of the operator.
+        instruction: Role, aim and style of the operator, with the values that it names.
+        filled: Values in the instruction; None without values.
         examples: Inputs with correct answers, shown before the job as earlier turns of the conversation.
         output_schema: Form of the answer, parsed and checked; it may be given as text or as plain values.
         actions: Recommended actions.
@@ -62,6 +76,7 @@ class Task(Record):
 
     job: Job
     instruction: str
+    filled: Filled | None = None
     examples: tuple[Example, ...] = ()
     output_schema: AnswerSchema = TEXT_FORM
     actions: tuple[Action, ...] = ()
