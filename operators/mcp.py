@@ -148,7 +148,7 @@ class McpTools(ToolSource):
         anyio, client_of = _import_mcp()
         live = self.model_copy(update={"server": self.server.with_values()})
         stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        requests = ServerRequests(self.name, live.server.secrets)
+        requests = ServerRequests(self.name, live.without_secrets)
         connection: _Connection | None = None
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self.server.timeout) as connecting:

@@ -8,13 +8,17 @@ before the first call.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
 from operad.runtime.tools.approval import approve
 from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.model_text import as_text
+
+log = logging.getLogger("operad.operators.mcp")
 
 _WORDS = frozenset({"title", "description", "examples", "default", "$comment"})
 """Keywords of a JSON Schema that hold words for a model, and check nothing."""
@@ -60,9 +64,15 @@ def checked_tools(tools: list[Tool], server: str, pins: ToolPins) -> list[Tool]:
     """
     known = pins.known(server)
     if known is None:
-        pins.keep(server, {tool.name: tool.pin for tool in tools})
+        try:
+            pins.keep(server, {tool.name: tool.pin for tool in tools})
+        except InputError as error:
+            log.warning("the tools of MCP server %r cannot be pinned: %s", server, error)
         return tools
-    return [tool if known.get(tool.name) == tool.pin else _guarded(tool, server, pins, known) for tool in tools]
+    return [
+        tool if known.get(tool.name, "") == tool.pin or not tool.pin else _guarded(tool, server, pins, known)
+        for tool in tools
+    ]
 
 
 def _guarded(tool: Tool, server: str, pins: ToolPins, known: Mapping[str, str]) -> Tool:

@@ -12,6 +12,7 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import Context, ContextVar, copy_context
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from urllib.parse import urlsplit
 
@@ -21,10 +22,9 @@ from operad.runtime.events.tool_calls import model_of_tool_call
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.values.errors import InvalidError, describe
-from operad.runtime.values.secret import hide
 
 if TYPE_CHECKING:
-    from collections.abc import Coroutine, Sequence
+    from collections.abc import Callable, Coroutine
 
     from mcp.client import ClientRequestContext
     from mcp_types import (
@@ -80,12 +80,12 @@ class ServerRequests:
 
     Args:
         server: The server's name.
-        secrets: Secrets that the server gets, which its requests must not repeat.
+        hidden: Function that hides the secrets that the server gets in a text.
     """
 
-    def __init__(self, server: str, secrets: Sequence[str]) -> None:
+    def __init__(self, server: str, hidden: Callable[[str], str]) -> None:
         self._server = server
-        self._secrets = secrets
+        self._hidden = hidden
         self._calls: list[_Call] = []
         self._current: ContextVar[_Call | None] = ContextVar("operad_mcp_call", default=None)
 
@@ -106,23 +106,22 @@ class ServerRequests:
 
     async def elicit(self, _: ClientRequestContext, params: ElicitRequestParams) -> ElicitResult | ErrorData:
         """Ask a person, and return the answer."""
-        return await self._answered(lambda call: self._ask(call, params))
+        return await self._answered(partial(self._ask, params))
 
     async def sample(
         self, _: ClientRequestContext, params: CreateMessageRequestParams
     ) -> CreateMessageResult | ErrorData:
         """Ask the model that calls the tool, and return its answer."""
-        return await self._answered(lambda call: self._complete(call, params))
+        return await self._answered(partial(self._complete, params))
 
-    async def _answered(self, answer: Any) -> Any:
+    async def _answered(self, answer: Callable[[_Call], Coroutine[Any, Any, T]]) -> T | ErrorData:
         """Answer a request in the context of its tool call; a refusal is told to the server."""
         from mcp_types import ErrorData
 
         try:
             call = self._requesting()
-            coroutine: Coroutine[Any, Any, Any] = answer(call)
             # The context of the connection is that of the operator that opened it.
-            request = call.context.copy().run(asyncio.ensure_future, coroutine)
+            request = call.context.copy().run(asyncio.ensure_future, answer(call))
             call.requests.add(request)
             try:
                 return await request
@@ -147,7 +146,7 @@ class ServerRequests:
         """
         current = self._current.get()
         if current in self._calls:
-            return cast("_Call", current)
+            return current
         if len(self._calls) == 1:
             return self._calls[0]
         if not self._calls:
@@ -157,7 +156,7 @@ class ServerRequests:
             "of this server one at a time"
         )
 
-    async def _ask(self, call: _Call, params: ElicitRequestParams) -> ElicitResult:
+    async def _ask(self, params: ElicitRequestParams, call: _Call) -> ElicitResult:
         from mcp_types import ElicitResult
 
         if current_scope() is None:
@@ -176,7 +175,7 @@ class ServerRequests:
             return ElicitResult(action=cast("Any", answer))
         return ElicitResult(action="accept", content=answer)
 
-    async def _complete(self, call: _Call, params: CreateMessageRequestParams) -> CreateMessageResult:
+    async def _complete(self, params: CreateMessageRequestParams, call: _Call) -> CreateMessageResult:
         from mcp_types import CreateMessageResult, TextContent
 
         model = model_of_tool_call()
@@ -198,9 +197,6 @@ class ServerRequests:
         return CreateMessageResult(
             role="assistant", content=TextContent(type="text", text=text), model=model.name, stop_reason=reason
         )
-
-    def _hidden(self, text: str) -> str:
-        return hide(text, list(self._secrets))
 
 
 def _form(schema: Mapping[str, Any]) -> dict[str, Any]:

@@ -15,6 +15,7 @@ from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.signature import is_context
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
+from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
 Approve = StrictBool | Callable[..., bool | Awaitable[bool]]
@@ -78,8 +79,8 @@ async def _has_changed(scope: Scope, tool: str, pin: str) -> bool:
     """Return True if a tool was allowed in this run, or asked about before a restart, with another pin."""
     if any(name == tool and other != pin for name, other in scope.run.questions.allowed):
         return True
-    calls = [json.loads(form).get(APPROVAL) for _, (_, form, _) in await asked_before(scope) if form]
-    return any(call.get("tool") == tool and call.get("pin", pin) != pin for call in calls if isinstance(call, dict))
+    forms: list[Schema] = [json.loads(form) for _, (_, form, _) in await asked_before(scope) if form]
+    return any(approved_call(form)[0] == tool and form[APPROVAL].get("pin", pin) != pin for form in forms)
 
 
 def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any], pin: str) -> Schema:
