@@ -31,7 +31,7 @@ _SCHEMAS = frozenset(
 )
 """Keywords whose values are schemas, or lists of them."""
 
-WITHHELD = "The description is withheld, because it has changed; a person is asked before each call."
+WITHHELD = "The description is withheld, because it has changed; a person is asked before the tool is called."
 
 
 class ToolPins(Protocol):
@@ -83,8 +83,14 @@ def _guarded(tool: Tool, server: str, pins: ToolPins, known: Mapping[str, str]) 
         f"{tool.description or '(no description)'}"
     )
 
+    accepted = False
+
     async def call(**arguments: Any) -> Any:
-        allowed = await approve(tool.name, tool.parameters, arguments, pin=tool.pin, note=note)
+        nonlocal accepted
+        if accepted and not tool.approve:
+            return await tool.function(**arguments)
+        allowed = await approve(tool.name, tool.parameters, arguments, pin=tool.pin, note="" if accepted else note)
+        accepted = True
         pins.keep(server, {tool.name: tool.pin})
         result = await tool.function(**allowed)
         return result if allowed == arguments else f"(a person changed the arguments)\n{as_text(result)}"
