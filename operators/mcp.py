@@ -210,12 +210,13 @@ class _Connection:
             ToolError: There are more than `MOST_TOOLS`, or one cannot be used.
         """
         tools = [self._listed_tool(each) for each in await self._all(self._client.list_tools, "tools")]
+        more: list[Tool] = []
         if self._source.resources and self._client.server_capabilities.resources:
-            tools += self._resource_tools()
+            more += self._resource_tools()
         if self._source.prompts and self._client.server_capabilities.prompts:
-            tools.append(self._prompt_tool(await self._all(self._client.list_prompts, "prompts")))
-        listed = {tool.name for tool in tools if tool.pin}
-        self.tools = [tool for tool in tools if tool.pin or tool.name not in listed]
+            more.append(self._prompt_tool(await self._all(self._client.list_prompts, "prompts")))
+        taken = {tool.name for tool in tools}
+        self.tools = [*tools, *(tool for tool in more if tool.name not in taken)]
 
     async def read_resource(self, uri: str) -> Content:
         """Read a resource."""
@@ -282,31 +283,21 @@ class _Connection:
         async def call(**arguments: Any) -> Content:
             return await self._call(listed.name, arguments)
 
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", self._source.prefix + listed.name)[:64]
-        if not name:
-            raise ToolError("it lists a tool without a name; give the tools of this server a prefix")
-        if (size := len(json.dumps(listed.input_schema))) > MOST_SCHEMA:
-            raise ToolError(f"its tool {name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken")
         description = cut(listed.description or listed.title or "", MOST_DESCRIPTION)
-        return Tool(
-            name=name,
-            description=description,
-            parameters=listed.input_schema,
-            function=call,
-            id=f"{self._source.id}/{listed.name}",
-            approve=self._source.approve,
-            pin=pin_of(name, description, listed.input_schema),
-        )
+        tool = self._tool(listed.name, description, listed.input_schema, call, f"{self._source.id}/{listed.name}")
+        if (size := len(json.dumps(tool.parameters))) > MOST_SCHEMA:
+            raise ToolError(
+                f"its tool {tool.name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken"
+            )
+        return tool
 
     def _resource_tools(self) -> list[Tool]:
         async def list_resources() -> str:
             """List the resources of the server: their addresses, names and descriptions."""
             listing = self._all(self._client.list_resources, "resources")
             resources = await self._within("the list of resources", listing)
-            templates: list[Any] = []
-            if self._client.server_capabilities.resources:
-                listing = self._all(self._client.list_resource_templates, "resource_templates")
-                templates = await self._within("the list of resources", listing)
+            listing = self._all(self._client.list_resource_templates, "resource_templates")
+            templates = await self._within("the list of resources", listing)
             wanted = {"uri", "uri_template", "name", "description", "mime_type", "size"}
             shown = [each.model_dump(include=wanted, exclude_none=True, mode="json") for each in resources + templates]
             return self._source.without_secrets(json.dumps(shown, ensure_ascii=False))
@@ -330,13 +321,22 @@ class _Connection:
     def _own_tool(self, name: str, description: str, properties: Mapping[str, Any], function: Any) -> Tool:
         """Return a tool that is not one of the server's tools."""
         required = [each for each in properties if each != "arguments"]
+        parameters = {"type": "object", "properties": dict(properties), "required": required}
+        shown = cut(description.replace("{}", f"the MCP server {self._source.name!r}", 1), MOST_DESCRIPTION)
+        return self._tool(name, shown, parameters, function, f"{self._source.id}//{name}")
+
+    def _tool(self, name: str, description: str, parameters: dict[str, Any], function: Any, id: str) -> Tool:
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", self._source.prefix + name)[:64]
+        if not name:
+            raise ToolError("it lists a tool without a name; give the tools of this server a prefix")
         return Tool(
-            name=re.sub(r"[^A-Za-z0-9_-]", "_", self._source.prefix + name)[:64],
-            description=cut(description.replace("{}", f"the MCP server {self._source.name!r}", 1), MOST_DESCRIPTION),
-            parameters={"type": "object", "properties": dict(properties), "required": required},
+            name=name,
+            description=description,
+            parameters=parameters,
             function=function,
-            id=f"{self._source.id}//{name}",
+            id=id,
             approve=self._source.approve,
+            pin=pin_of(name, description, parameters),
         )
 
 

@@ -120,7 +120,7 @@ def test_a_question_of_a_server_is_a_question_of_the_run_and_the_server_is_told_
         [question] = asked(flow)
         assert question.id == "clerk"
         assert question.text == (
-            "The MCP server 'Shop' asks, in the call order({\"item\": \"shirt\"}): Which size?\n"
+            'The MCP server \'Shop\' asks, in the call order({"item": "shirt"}): Which size?\n'
             "Answer decline or cancel to give no data."
         )
         flow.resume("r", {"clerk": answer})
