@@ -385,8 +385,9 @@ class SseServer(_HttpServer):
 
 async def _unlimited(request: httpx2.Request) -> None:
     """Remove the limit for reading an answer, except from the request that ends a session, which nothing else limits."""
-    if request.method != "DELETE":
-        request.extensions = {**request.extensions, "timeout": {**request.extensions["timeout"], "read": None}}
+    limits = request.extensions.get("timeout")
+    if limits and request.method != "DELETE":
+        request.extensions = {**request.extensions, "timeout": {**limits, "read": None}}
 
 
 McpServer = Annotated[StdioServer | SseServer | StreamableHttpServer, Field(discriminator="transport_type")]
