@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import os
 import sys
 from typing import TYPE_CHECKING, Any
 
+import httpx2
 import pytest
+from forked import OPERAD_COMMAND
+from mcp_servers import Logins, served_by
 
 from operad.cli import main as cli
 from operad.cli.trust_store import TrustStore
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 
 if TYPE_CHECKING:
-    from collections.abc import Callable
     from pathlib import Path
 
 SERVER = """
@@ -36,7 +40,8 @@ operators: [&clerk {{instruction: Serve., name: clerk, tools: [*shop]}}]
 experts: [{{profile: {{name: Clerk}}, workflow: [[*clerk]]}}]
 """
 
-Run = "Callable[..., tuple[Any, str, str]]"
+Run = Any
+"""A function that runs the command."""
 
 
 @pytest.fixture
@@ -120,3 +125,71 @@ def test_a_damaged_entry_is_an_error_that_names_the_command(operad: Run, folder:
     status, _, err = operad("run", "expert.yaml", "--job", "Go.", "--base-url", "http://127.0.0.1:9/v1", "--model", "m")
     assert status != 0
     assert "the store of trust is damaged: operad trust FILE writes its entry anew" in err
+
+
+def test_the_list_of_a_file_names_logins_and_servers_that_may_send_prompts(operad: Run, folder: Path):
+    shop = "{transport_type: STREAMABLE_HTTP, url: https://shop.example/mcp, oauth: true}"
+    local = "{transport_type: STDIO, command: python}"
+    (folder / "expert.yaml").write_text(f"""
+tools:
+  - {{name: Shop, type: MCP, sampling: true, mcp_transport_config: {shop}}}
+  - {{name: Local, type: MCP, sampling: true, resources: true, prompts: true, mcp_transport_config: {local}}}
+operators: [&clerk {{instruction: Serve.}}]
+experts: [{{profile: {{name: Clerk}}, workflow: [[*clerk]]}}]
+""")
+    assert operad("trust", "expert.yaml")[1].splitlines() == [
+        "trusted: expert.yaml",
+        "  starts the command python",
+        "  connects to the MCP server shop.example/mcp, with your login",
+        "  lets the MCP server Local send prompts to your model",
+        "  lets the MCP server shop.example/mcp send prompts to your model",
+    ]
+
+
+async def test_a_login_by_the_command_is_used_by_a_file(folder: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv("OPERAD_SECRETS", str(folder / "secrets.yaml"))
+    async with served_by(Logins().shop) as address:
+        process = await asyncio.create_subprocess_exec(
+            *OPERAD_COMMAND,
+            *("secrets", "login", f"{address}/mcp"),
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=dict(os.environ),
+        )
+        assert process.stderr is not None
+        assert process.stdout is not None
+        assert (await process.stderr.readline()).startswith(b"open this address in a browser")
+        opened = (await process.stderr.readline()).decode().strip()
+        async with httpx2.AsyncClient(follow_redirects=True) as client:
+            assert (await client.get(opened)).text == "You are logged in. Close this page.\n"
+        out = (await process.stdout.read()).decode()
+        assert await process.wait() == 0
+        assert out.startswith("logged in: MCP_LOGIN_127_0_0_1_")
+
+        from operad.configs import load
+        from operad.runtime.tools.connections import Connections
+
+        server = f"{{transport_type: STREAMABLE_HTTP, url: {address}/mcp, oauth: true}}"
+        (folder / "tools.yaml").write_text(
+            f"tools: [{{name: Shop, type: MCP, mcp_transport_config: {server}}}]\noperators: []"
+        )
+        [shop] = load("tools.yaml", trust=True).services.known_tools
+        async with Connections() as connections:
+            [tool] = await connections.tools([shop])
+            assert await tool.call({}) == "you sent Bearer [hidden]"
+
+
+def test_a_login_needs_an_address_by_https(operad: Run):
+    status, _, err = operad("secrets", "login", "http://shop.example/mcp")
+    assert status == 2
+    assert "the tokens of a login are sent by https only" in err
+
+
+def test_a_login_with_a_secret_that_is_not_set_is_an_error(operad: Run, monkeypatch: pytest.MonkeyPatch, folder: Path):
+    monkeypatch.setenv("OPERAD_SECRETS", str(folder / "secrets.yaml"))
+    status, _, err = operad(
+        "secrets", "login", "https://shop.example/mcp", "--client-id", "c", "--client-secret", "NONE"
+    )
+    assert status == 2
+    assert "NONE" in err
