@@ -223,10 +223,13 @@ def _durable(spec: DurableSpec, place: Place) -> Iterator[Part]:
 def _mcp(spec: McpToolSpec, place: Place) -> Iterator[Part]:
     server = spec.mcp_transport_config
     yield from map(sending_secret, server.secret_uses)
+    if spec.sampling:
+        yield Capability("samples", shown_host(server.url) if not isinstance(server, StdioServer) else spec.name)
     if isinstance(server, StdioServer):
         yield server
         return
     headers = f", with the headers {', '.join(sorted(server.headers))}" if server.headers else ""
+    headers += ", with your login" if server.oauth else ""
     covered = sha256(server.model_dump_json().encode("utf-8", "replace")).hexdigest()
     yield Capability("mcp", headers, shown_host(server.url), covered)
 
