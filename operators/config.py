@@ -90,7 +90,7 @@ class OperatorConfig(Value):
         function: Any = given.get("instruction")
         if not callable(function) or isinstance(function, type):
             return cast("Any", fields)
-        return {**given, "instruction": description_of(function), "written_by": function}
+        return {**given, "instruction": description_of(cast("InstructionFunction", function)), "written_by": function}
 
     @model_validator(mode="after")
     def _set_default_id(self) -> OperatorConfig:
