@@ -63,7 +63,7 @@ KEYS: Mapping[str, Keys] = {
     "TypedSpec": _keys("type params", f"{_POLICY} name join"),
     "WorkflowSpec": _keys("", f"{_POLICY.replace(' cache', '')} {_WORKFLOW} name inputs join map"),
     "OperatorSpec": _keys(
-        "class_ params",
+        "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
         "knowledge memory",
     ),

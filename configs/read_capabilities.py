@@ -244,12 +244,18 @@ def _local(spec: LocalToolSpec, place: Place) -> Iterator[Part]:
 
 
 def _function(spec: FunctionSpec, place: Place) -> Iterator[Part]:
+    yield _named(spec.function)
+
+
+def _named(function: str) -> Named:
     # Unlike its classes, operad's functions do all that the program does, such as running a file with trust=True.
-    module, _, name = spec.function.rpartition(".")
-    yield Named(module, name)
+    module, _, name = function.rpartition(".")
+    return Named(module, name)
 
 
 def _operator(spec: OperatorSpec, place: Place) -> Iterator[Part]:
+    if spec.written_by:
+        yield _named(spec.written_by)
     if spec.class_:
         yield from class_parts(spec.class_, spec.params, place)
 

@@ -340,8 +340,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def described(function: InstructionFunction, class_name: str) -> tuple[str, str]:
-    """Return a text that stands for a function as an instruction, and the default id of its operator.
+def description_of(function: InstructionFunction) -> str:
+    """Return a text that stands for a function as an instruction: the first line of its docstring, or its name.
 
     Raises:
         InputError: It is not a function, is a generator, or has parameters that cannot be bound by name.
@@ -349,8 +349,13 @@ def described(function: InstructionFunction, class_name: str) -> tuple[str, str]
     made = FunctionOperator[Any](function)
     plain: Any = inspect.unwrap(without_partial(function))
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise InputError(f"{class_name}(…): the instruction {made.get_id()!r} is a generator; return the text instead")
-    return made.instruction or f"(Text of the function {name_of(function)}.)", made.get_id()
+        raise InputError(f"instruction: the function {made.get_id()!r} is a generator; return the text instead")
+    return made.instruction or f"(Text of the function {name_of(plain)}.)"
+
+
+def default_id(function: InstructionFunction) -> str:
+    """Return the default id of an operator whose instruction is a function: the function's name."""
+    return FunctionOperator[Any](function).get_id()
 
 
 Instruction = TemplateInstruction | FunctionInstruction
