@@ -71,6 +71,12 @@ def _certificates(trust_env: bool) -> ssl.SSLContext:
     return import_module(library).create_ssl_context(trust_env=trust_env)
 
 
+def http_options(address: str) -> dict[str, Any]:
+    """Return the options of an HTTP client for an address. Proxies are not used for this machine's own ports."""
+    trust_env = urlsplit(address).hostname not in _LOOPBACK
+    return {"verify": _certificates(trust_env), "trust_env": trust_env}
+
+
 class Endpoint(Value):
     """A model at an endpoint.
 
@@ -128,9 +134,7 @@ class Endpoint(Value):
                 f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
             )
         address, login = split_login(base_url)
-        # Proxies from the environment are not used for this machine's own ports.
-        trust_env = urlsplit(address).hostname not in _LOOPBACK
-        http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
+        http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
             api_key=key or "none",
@@ -141,7 +145,7 @@ class Endpoint(Value):
         )
         http.event_hooks = {
             "request": [partial(_refuse_other_origin, client.base_url, self.describe())],
-            "response": [partial(_limit_size, self.describe())],
+            "response": [partial(limit_size, self.describe())],
         }
         return client
 
@@ -359,7 +363,7 @@ async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
         )
 
 
-async def _limit_size(model: str, response: Any) -> None:
+async def limit_size(model: str, response: Any) -> None:
     """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
 
     The beginning of the response is kept in its ``extensions``, for `beginning`.

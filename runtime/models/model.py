@@ -30,6 +30,7 @@ from operad.runtime.models.connection import Connection, Connections, hold_off, 
 from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, one_line, without_login
 from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.models.price import Price
+from operad.runtime.models.providers import VENDORS, Provider
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
@@ -294,6 +295,8 @@ class Model(Endpoint):
 
     def _open(self, base_url: str, key: str) -> ChatModel:
         """Return a new client of the model. A model of another protocol overrides this."""
+        if self.name.partition(":")[0] in VENDORS:
+            return Provider(self, "" if base_url == OPENAI_URL else base_url, key)
         return ChatCompletions(self, self._client(base_url, key))
 
     async def _connection(self) -> Connection:
