@@ -82,8 +82,9 @@ def _causes(error: BaseException | None) -> Iterator[BaseException]:
 def _message_of(error: BaseException) -> str:
     """Return the vendor's message inside an error, on one line."""
     body: Any = getattr(error, "body", None)
-    for _ in range(2):  # Google: [{"error": {"message": …}}]
-        body = cast("Any", body[0]) if isinstance(body, list) and body else body
-        body = cast("Any", body).get("error", body) if isinstance(body, dict) else body
-    message: Any = cast("Any", body).get("message") if isinstance(body, dict) else body
-    return one_line(message if isinstance(message, str) and message else str(getattr(error, "message", "") or error))
+    if isinstance(body, list) and body:  # Google
+        body = cast("list[Any]", body)[0]
+    if isinstance(body, dict):
+        body = cast("dict[str, Any]", body).get("error", cast("Any", body))
+    said: object = cast("dict[str, Any]", body).get("message") if isinstance(body, dict) else cast("object", body)
+    return one_line(said if isinstance(said, str) and said else str(getattr(error, "message", "") or error))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
@@ -21,6 +22,7 @@ from operad.runtime.models.messages import (
     ToolResult,
     own_data,
 )
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.text import whole
 
 if TYPE_CHECKING:
@@ -31,6 +33,7 @@ CODEC = "pydantic-ai/1"
 """Codec of the origins of vendors' turns: their data are the fields of pydantic-ai's parts, in JSON."""
 
 _OF_TURN = ("provider_name", "canonical_system", "provider_response_id", "provider_details")
+_REFERENCE = re.compile(r'"#/\$defs/([^"]+)"')
 _ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 """Ids of tool calls that all vendors take."""
 
@@ -126,6 +129,30 @@ def unreadable_types(messages: Sequence[Message], profile: Mapping[str, Any]) ->
                 if isinstance(part, Blob) and not _can_read(part.media_type, profile):
                     found[part.media_type] = None
     return list(found)
+
+
+def describe_form(history: list[ModelMessage], output: AnswerSchema) -> None:
+    """Describe the form of the answer in the last request of a conversation."""
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    schema = json.dumps(output.schema, ensure_ascii=False)
+    part = UserPromptPart(
+        content=f"Answer with a JSON object alone, without a code fence. It must fit this JSON Schema:\n{schema}"
+    )
+    if history and isinstance(last := history[-1], ModelRequest):
+        last.parts = [*last.parts, part]
+    else:
+        history.append(ModelRequest(parts=[part]))
+
+
+def is_recursive(output: AnswerSchema) -> bool:
+    """Return True if a definition of a form refers to itself, also by others."""
+    schema = output.schema or {}
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    refers = {name: set(_REFERENCE.findall(json.dumps(each))) for name, each in definitions.items()}
+    for _ in refers:
+        refers = {name: to.union(*(refers.get(each, ()) for each in to)) for name, to in refers.items()}
+    return any(name in to for name, to in refers.items()) or '"#"' in json.dumps(schema)
 
 
 def _can_read(media_type: str, profile: Mapping[str, Any]) -> bool:

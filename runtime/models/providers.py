@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import warnings
 from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
@@ -13,13 +12,19 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.models.endpoint import Endpoint, http_options, limit_size, one_line, without_login
 from operad.runtime.models.messages import Message
 from operad.runtime.models.provider_errors import failure_of, reveals
-from operad.runtime.models.provider_messages import completed_message, history_of, unreadable_types
+from operad.runtime.models.provider_messages import (
+    completed_message,
+    describe_form,
+    history_of,
+    is_recursive,
+    unreadable_types,
+)
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
@@ -27,6 +32,7 @@ from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import AnswerSchema
 
 if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
     from pydantic_ai.models import Model as VendorModel
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
 
@@ -66,11 +72,18 @@ _FINISHES: Mapping[str, FinishReason] = {
 }
 
 
-_SETTINGS = {"temperature", "top_p", "seed", "max_tokens", "stop_sequences", "thinking", "extra_body"}
-"""Settings of a request that come from `ModelSettings`, in pydantic-ai's words."""
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop_sequences": "stop",
+    "max_tokens": "max_tokens",
+    "extra_body": "parameters",
+}
+"""Our names of settings by those of pydantic-ai."""
 
-_NAMES = {"stop_sequences": "stop", "extra_body": "parameters"}
-"""Our name of a setting, where it is another one."""
+_GOOGLE_BOTH = "google_supports_tool_combination"
+"""Entry of a profile: True if a model of Google takes tools together with a form of the answer."""
 
 _responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
 """Responses of HTTP that arrived for the call that is being begun."""
@@ -155,7 +168,7 @@ class Provider:
             )
         model = self._model
         history = history_of(messages, model.canonical_system, self._profile.get("tool_call_id_length"))
-        given, parameters, dropped = self._request(tools, tool_choice, output, settings)
+        given, parameters, dropped = self._request(history, tools, tool_choice, output, settings)
         noted: list[Any] = []
         request = model.request_stream(history, given, parameters)
         with self._checked():
@@ -175,21 +188,27 @@ class Provider:
         yield self._completion(opened, dropped)
 
     def _request(
-        self, tools: Sequence[Tool], tool_choice: ToolChoice, output: AnswerSchema | None, settings: ModelSettings
+        self,
+        history: list[ModelMessage],
+        tools: Sequence[Tool],
+        tool_choice: ToolChoice,
+        output: AnswerSchema | None,
+        settings: ModelSettings,
     ) -> tuple[Any, ModelRequestParameters, tuple[str, ...]]:
         """Return settings and parameters of a request, and the settings that the model does not take.
 
-        The first form of the answer that the model has is chosen: enforced by the vendor, or else described to the model.
+        The form of the answer is enforced by the vendor. If it cannot, the form is described at the end of the history:
+        a change at its beginning would make the reasoning in it invalid, and what the vendor has cached of it useless.
 
         Raises:
-            RequestError: The model can do neither.
+            RequestError: The model cannot be asked this.
         """
         from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import ModelRequestParameters
         from pydantic_ai.output import OutputObjectDefinition
         from pydantic_ai.tools import ToolDefinition
 
-        parameters = ModelRequestParameters(
+        plain = ModelRequestParameters(
             function_tools=[
                 ToolDefinition(
                     name=tool.name,
@@ -199,41 +218,38 @@ class Provider:
                 for tool in tools
             ]
         )
-        forms: list[ModelRequestParameters] = [parameters]
-        if output is not None:
-            schema = dict(output.schema or {})
-            answer = OutputObjectDefinition(json_schema=schema, name="answer")
-            forms = [
-                replace(parameters, output_mode="native", output_object=answer),
-                replace(parameters, output_mode="prompted", output_object=answer),
-            ]
-            if self._vendor.strict and not (
-                output.response_format["json_schema"]["strict"] and not _is_recursive(schema)
-            ):
-                del forms[0]
+        forms = [plain]
+        if output is not None and self._enforces(output, bool(tools)):
+            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}), name="answer")
+            forms = [replace(plain, output_mode="native", output_object=answer), plain]
         given, dropped = self._settings(settings)
         if tools:
-            given |= {
-                "tool_choice": tool_choice,
-                "cache": True,
-            }  # a conversation follows, which begins with this request
-        refusal: Exception | None = None
+            given |= {"tool_choice": tool_choice, "cache": True}  # more requests follow, which begin with this one
         for form in forms:
             # No await inside, because the filters of warnings belong to the process.
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), self._checked():
                 warnings.simplefilter("ignore")
                 try:
                     prepared, _ = self._model.prepare_request(given, form)
-                except UserError as error:
-                    refusal = error
+                except UserError:
+                    if form is plain:
+                        raise
                     continue
-            for name in (_SETTINGS - {"thinking"}) & (given.keys() - (prepared or {}).keys()):
+            for name in given.keys() & _SETTINGS.keys() - (prepared or {}).keys():
                 del given[name]
-                dropped.append(f"{_NAMES.get(name, name)}: this model does not take it")
+                dropped.append(f"{_SETTINGS[name]}: this model does not take it")
+            if output is not None and form is plain:
+                describe_form(history, output)
             return given, form, tuple(sorted(dropped))
-        with self._checked():
-            raise cast("Exception", refusal)
         raise AssertionError("unreachable")
+
+    def _enforces(self, output: AnswerSchema, with_tools: bool) -> bool:
+        """Return True if the vendor enforces the form of an answer."""
+        if with_tools and self._model.system.startswith("google") and not self._profile.get(_GOOGLE_BOTH, False):
+            return False
+        if self._vendor.strict and not (output.response_format["json_schema"]["strict"] and not is_recursive(output)):
+            return False
+        return bool(self._profile.get("supports_json_schema_output"))
 
     def _settings(self, settings: ModelSettings) -> tuple[Any, list[str]]:
         """Return the settings of a request in pydantic-ai's words, and those that are left out, with the reason."""
@@ -254,7 +270,7 @@ class Provider:
         dropped = list[str]()
         for name in given.keys() & unsupported:
             del given[name]
-            dropped.append(f"{_NAMES.get(name, name)}: the vendor does not have it")
+            dropped.append(f"{_SETTINGS.get(name, name)}: the vendor does not have it")
         if thinking == "off" and always:
             dropped.append("thinking='off': this model always thinks; it is asked to think as little as it can")
         elif thinking not in (None, "off") and not (always or can):
@@ -270,7 +286,7 @@ class Provider:
                     dropped.append(f"{name}: Claude takes another one only if it does not think")
         # Operad retries; no notes are added to prompts.
         given |= {"max_retries": 0, "framing_announcement": "never", "timeout": self._endpoint.timeout}
-        if thinking != "off" and profile.get("anthropic_binds_thinking_blocks"):
+        if (thinking != "off" or always) and profile.get("anthropic_binds_thinking_blocks"):
             # Without this, a conversation whose beginning changed is refused, and asked a second time.
             binding = {"prefix_mismatch_behavior": "drop_block"}
             given["anthropic_thinking"] = {"type": "adaptive", "block_binding": binding}
@@ -358,14 +374,3 @@ def _delta_of(event: Any) -> Delta | None:
     if not text or kind not in ("text", "thinking", "tool-call", "tool_call"):
         return None
     return Delta(kind if kind in ("text", "thinking") else "call", text if isinstance(text, str) else json.dumps(text))
-
-
-def _is_recursive(schema: Any) -> bool:
-    """Return True if a definition of a JSON Schema refers to itself, also by others."""
-    definitions: dict[str, Any] = schema.get("$defs", {})
-    refers = {
-        name: set(re.findall(r'"#/\$defs/([^"]+)"', json.dumps(definition))) for name, definition in definitions.items()
-    }
-    for _ in refers:
-        refers = {name: to.union(*(refers.get(each, set()) for each in to)) for name, to in refers.items()}
-    return any(name in to for name, to in refers.items()) or '"#"' in json.dumps(schema)
