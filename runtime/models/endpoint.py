@@ -124,15 +124,8 @@ class Endpoint(Value):
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        if not _is_usable(base_url):
-            raise ModelError(
-                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
-                "and signs such as / in a password as %2F"
-            )
-        if not (key.isascii() and key.isprintable()):
-            raise ModelError(
-                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
-            )
+        self.check_address(base_url)
+        self.check_key(key)
         address, login = split_login(base_url)
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
@@ -148,6 +141,21 @@ class Endpoint(Value):
             "response": [partial(limit_size, self.describe())],
         }
         return client
+
+    def check_address(self, base_url: str) -> None:
+        """Raise ModelError for a URL that cannot be used."""
+        if not _is_usable(base_url):
+            raise ModelError(
+                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
+                "and signs such as / in a password as %2F"
+            )
+
+    def check_key(self, key: str) -> None:
+        """Raise ModelError for a key that cannot be sent."""
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError(
+                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
+            )
 
     async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that makes a call.

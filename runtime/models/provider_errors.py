@@ -18,7 +18,9 @@ class _Fault(NamedTuple):
 
 _FAULTS: Mapping[str, _Fault] = {
     "UserError": _Fault(RequestError, "cannot be asked this", "change the request, or use another model"),
-    "ModelAuthenticationError": _Fault(ModelError, "refuses the API key, or does not allow this with it", "set {keys}"),
+    "ModelAuthenticationError": _Fault(
+        ModelError, "refuses the API key, or does not allow this with it", "set {setup}, or the key of this address"
+    ),
     "ModelNotFoundError": _Fault(ModelError, "has no such model or address", "check the model's name"),
     "ModelContextWindowExceededError": _Fault(
         RequestError, "has no room for so many tokens", "make the prompt shorter, or use a larger model"
@@ -43,28 +45,37 @@ _FAULTS: Mapping[str, _Fault] = {
 """Faults by the names of pydantic-ai's errors, special ones first."""
 
 
-def failure_of(error: Exception, called: str, key: str, *, keys: str, timeout: float) -> ModelError:
+def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: float) -> ModelError:
     """Return the error to raise for another one, with a remedy and without the key.
 
     Args:
         error: The error.
         called: Name of the model, for the message.
         key: The key, which the vendor may repeat.
-        keys: Names of the environment variables that hold the key.
+        setup: Environment variables with the vendor's key or credentials.
         timeout: Maximum time without data from the vendor, in seconds.
     """
     from pydantic_ai import exceptions
 
-    if ours := next((each for each in _causes(error) if isinstance(each, ModelError)), None):  # of `limit_size`
+    causes = list(_causes(error))
+    if ours := next((each for each in causes if isinstance(each, ModelError)), None):  # of `limit_size`
         return ModelError(str(ours))
     status = getattr(error, "status_code", None)
-    code, message = f" ({status})" if status else "", without_key(_message_of(error), key)
+    code = f" ({status})" if status else ""
+    told = _message_of(causes[-1] if isinstance(error, exceptions.ModelConnectionError) else error)
+    message = f": {without_key(told, key)}" if told else ""
     for name, fault in _FAULTS.items():
         if isinstance(error, getattr(exceptions, name)):
-            told = f"{called} {fault.text.format(timeout=timeout)}{code}: {message}; {fault.remedy.format(keys=keys)}"
+            remedy = fault.remedy.format(setup=setup)
             is_transient = fault.is_transient and getattr(error, "provider_retry_hint", None) is not False
-            return fault.kind(told, transient=is_transient, retry_after=getattr(error, "retry_after", None))
-    return ModelError(f"{called}: its answer cannot be read ({type(error).__name__}: {message})")
+            return fault.kind(
+                f"{called} {fault.text.format(timeout=timeout)}{code}{message}; {remedy}",
+                transient=is_transient,
+                retry_after=getattr(error, "retry_after", None),
+            )
+    if type(error).__module__.partition(".")[0] in ("botocore", "google"):  # credentials of clouds
+        return ModelError(f"{called} cannot be asked{message}; set {setup}")
+    return ModelError(f"{called}: its answer cannot be read ({type(error).__name__}{message})")
 
 
 def reveals(error: BaseException, key: str) -> bool:

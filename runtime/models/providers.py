@@ -15,7 +15,7 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
-from operad.runtime.models.endpoint import Endpoint, http_options, limit_size, one_line, without_login
+from operad.runtime.models.endpoint import Endpoint, http_options, limit_size, one_line, split_login, without_login
 from operad.runtime.models.messages import Message
 from operad.runtime.models.provider_errors import failure_of, reveals
 from operad.runtime.models.provider_messages import (
@@ -44,21 +44,30 @@ class Vendor:
     Attributes:
         extra: The extra that installs its packages.
         keys: Environment variables with its key, in order of precedence.
-        needs_key: False if it can be asked without a key, with credentials that its package finds.
+        setup: What else may be set in place of a key: credentials that its package finds; empty if it needs the key.
         strict: True if it enforces only closed JSON Schemas that are not recursive.
     """
 
     extra: str
     keys: tuple[str, ...]
-    needs_key: bool = True
+    setup: str = ""
     strict: bool = False
 
 
 VENDORS: Mapping[str, Vendor] = {
     "anthropic": Vendor("anthropic", ("ANTHROPIC_API_KEY",), strict=True),
-    "bedrock": Vendor("bedrock", ("AWS_BEARER_TOKEN_BEDROCK",), needs_key=False, strict=True),
+    "bedrock": Vendor(
+        "bedrock",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        setup="AWS_DEFAULT_REGION, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        strict=True,
+    ),
     "google": Vendor("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
-    "google-cloud": Vendor("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), needs_key=False),
+    "google-cloud": Vendor(
+        "google",
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        setup="GOOGLE_APPLICATION_CREDENTIALS and GOOGLE_CLOUD_PROJECT",
+    ),
     "mistral": Vendor("mistral", ("MISTRAL_API_KEY",)),
 }
 """Vendors by the prefix of a model's name: ``anthropic:claude-opus-5-5``."""
@@ -113,9 +122,14 @@ class Provider:
         self._called = f"{endpoint.name} at {without_login(base_url)}" if base_url else endpoint.name
         found = next(filter(None, map(os.environ.get, self._vendor.keys)), "")
         self._key = key or ("" if base_url else found)
-        if not (self._key or base_url) and self._vendor.needs_key:
-            raise ModelError(f"{self._called} requires an API key, but none is set; set {self._key_name}")
-        stand_in = "none" if found or self._vendor.needs_key else None  # otherwise the key of the environment is taken
+        if not (self._key or base_url or self._vendor.setup):
+            raise ModelError(f"{self._called} requires an API key, but none is set; set {self._setup}")
+        stand_in = (
+            None if self._vendor.setup and not found else "none"
+        )  # for None, some packages take the environment's
+        if base_url:
+            endpoint.check_address(base_url)
+        endpoint.check_key(self._key)
         with self._checked():
             self._open(name, base_url, self._key or (stand_in if base_url else None))
 
@@ -126,15 +140,17 @@ class Provider:
         from pydantic_ai.providers import Provider as VendorProvider
         from pydantic_ai.providers import infer_provider_class
 
+        address, login = split_login(base_url)
         self._http = httpx2.AsyncClient(
-            **http_options(base_url),
+            **http_options(address),
+            headers=login,
             timeout=self._endpoint.timeout,
             limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
             event_hooks={"response": [_note_response, partial(limit_size, self._called)]},
         )
         given = {
             "api_key": key,
-            "base_url": base_url or None,
+            "base_url": address or None,
             "http_client": self._http,
             "aws_read_timeout": self._endpoint.timeout,
         }
@@ -329,8 +345,8 @@ class Provider:
         )
 
     @property
-    def _key_name(self) -> str:
-        return " or ".join(self._vendor.keys) or "its credentials"
+    def _setup(self) -> str:
+        return " or ".join([*self._vendor.keys, *filter(None, [self._vendor.setup])])
 
     def _missing_extra(self) -> MissingExtraError:
         extra = self._vendor.extra
@@ -354,8 +370,8 @@ class Provider:
         except ImportError as error:
             raise self._missing_extra() from error
         except Exception as error:
-            keys, timeout = self._key_name, self._endpoint.timeout
-            failure = failure_of(error, self._called, self._key, keys=keys, timeout=timeout)
+            setup, timeout = self._setup, self._endpoint.timeout
+            failure = failure_of(error, self._called, self._key, setup=setup, timeout=timeout)
             if reveals(error, self._key):
                 raise failure from None  # tracebacks show causes, too
             raise failure from error
