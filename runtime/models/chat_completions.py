@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
@@ -56,8 +56,7 @@ class ChatCompletions:
         """Yield the pieces of a turn and its completion; see `ChatModel.stream`."""
         body = self._body(messages, tools, tool_choice, output, settings)
         turn = ChatStream({tool.name for tool in tools})
-        stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
-        async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
+        async with aclosing(self._chunks(body)) as chunks:
             async for chunk in chunks:
                 with self._endpoint.checked_protocol():
                     deltas = list(turn.add(chunk))
@@ -102,6 +101,13 @@ class ChatCompletions:
             is_newer = self._host == urlsplit(OPENAI_URL).netloc
             body["max_completion_tokens" if is_newer else "max_tokens"] = settings.max_tokens
         return body | dict(settings.parameters)
+
+    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of the answer as they arrive; all faults of the endpoint become `ModelError`."""
+        stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
+        async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _completion(self, turn: ChatStream) -> Completion:
         """Return the completion of a received turn.

@@ -5,10 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import AsyncGenerator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.models.endpoint import Endpoint, beginning, one_line, page_title, without_key
-from operad.runtime.values.errors import ModelError
+from operad.runtime.values.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI, AsyncStream
@@ -56,7 +56,38 @@ async def events_of(
     except (ValueError, RecursionError) as error:
         raise endpoint.protocol_error("it sent something that is not JSON") from error
     except Exception as error:
-        raise endpoint.broken_off_error(error, client.api_key) from error
+        failure = endpoint.broken_off_error(error, client.api_key)  # removes the key
+        sent: Any = getattr(error, "body", None)  # of an error that the endpoint sent as an event
+        if isinstance(sent, Mapping):
+            failure = failure_of(endpoint, cast("Mapping[str, Any]", sent), client.api_key)
+        raise failure from error
+
+
+def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelError:
+    """Return the error for an answer that the endpoint ended with an error, by its `code` and `message`.
+
+    Args:
+        endpoint: The endpoint.
+        error: The error, as the endpoint sent it.
+        key: API key of the request, which is removed.
+    """
+    model, code = endpoint.describe(), str(error.get("code") or "")
+    message = one_line(without_key(str(error.get("message") or code), key))
+    if code == "context_length_exceeded":
+        return RequestError(f"{model}: the prompt has too many tokens: {message}; give it less, or use a larger model")
+    if "policy" in code or "content_filter" in code:
+        return RequestError(
+            f"{model}: its content filter stopped the answer: {message}; change the prompt or the filter"
+        )
+    if _FAULT_OF_REQUEST.search(code):
+        return RequestError(f"{model} rejects the request: {message}")
+    if code == "insufficient_quota":
+        return ModelError(f"{model} has no quota left: {message}")
+    return ModelError(f"{model} broke off its answer: {message}; try again", transient=True)
+
+
+_FAULT_OF_REQUEST = re.compile("invalid|image|unsupported")
+"""Codes of errors for which the request is at fault."""
 
 
 def _no_stream_error(endpoint: Endpoint, text: str, content: str) -> ModelError:
