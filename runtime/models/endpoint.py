@@ -254,7 +254,7 @@ class Endpoint(Value):
         if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
-        model, message = self.describe(), _message_of(error)
+        model, message = self.describe(), message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
                 f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
@@ -400,7 +400,7 @@ def _error_body(error: APIError) -> Mapping[str, Any]:
     return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
 
 
-def _message_of(error: APIError) -> str:
+def message_of(error: APIError) -> str:
     """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:

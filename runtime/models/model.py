@@ -303,7 +303,7 @@ class Model(Endpoint):
 
     @property
     def _protocol(self) -> Api:
-        return self.api or assumed_api(self.base_url)
+        return self.api or assumed_api(self.base_url or "")
 
     def _advice(self, status: int, code: str, message: str) -> str:
         return advice_on(self._protocol, status, code, message)

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from operad.runtime.models.chat_completions import EFFORTS, is_object
 from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
-from operad.runtime.models.endpoint import Endpoint, one_line
+from operad.runtime.models.endpoint import Endpoint, message_of, one_line
 from operad.runtime.models.event_stream import asked_stream, events_of, failure_of
 from operad.runtime.models.messages import Blob, Message, Opaque, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.response_stream import ResponseStream
@@ -22,7 +22,7 @@ from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.text import whole
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI, AsyncStream
+    from openai import APIError, AsyncOpenAI, AsyncStream
 
 CODEC = "responses/1"
 """Codec of this protocol's origins."""
@@ -102,9 +102,9 @@ class Responses:
                 return await asked_stream(self._endpoint, self._client, "/responses", body)
             except RequestError as error:
                 refused = _refused_field(error)
-                if not refused or refused in self._refused or _is_given(settings.parameters, refused):
+                if not _has(body, refused) or _has(settings.parameters, refused):
                     raise
-                self._refused[refused] = one_line(str(getattr(error.__cause__, "message", "")))
+                self._refused[refused] = message_of(cast("APIError", error.__cause__))
 
     def _request(
         self, messages: Sequence[Message], tools: Sequence[Tool], tool_choice: ToolChoice, output: AnswerSchema | None
@@ -184,22 +184,22 @@ class Responses:
 
 def _refused_field(error: RequestError) -> str:
     """Return the field of `_OPTIONAL` that the model refuses; empty for other errors."""
-    cause: Any = error.__cause__
-    message = str(getattr(cause, "message", ""))
+    cause = cast("APIError", error.__cause__)
+    message = message_of(cause)
     if _NO_ENCRYPTION.search(message):
         return "include"
     if getattr(cause, "status_code", None) not in (400, 422) or not _REFUSES.search(message):
         return ""
-    named = [str(getattr(cause, "param", None) or ""), *re.findall(r"['\"`]([\w.]+)['\"`]", message)]
+    named = [str(cause.param or ""), *re.findall(r"['\"`]([\w.]+)['\"`]", message)]
     found = next((name for name in named if name in _OPTIONAL or name == "reasoning"), "")
     return "reasoning.effort" if found == "reasoning" else found
 
 
-def _is_given(parameters: Mapping[str, Any], field: str) -> bool:
-    """Return True if the parameters have a field, by its dotted name: they are sent unchanged."""
+def _has(body: Mapping[str, Any], field: str) -> bool:
+    """Return True if a body has a field, by its dotted name."""
     outer, _, inner = field.partition(".")
-    value = parameters.get(outer)
-    return outer in parameters and (not inner or (isinstance(value, Mapping) and inner in value))
+    value = body.get(outer)
+    return outer in body and (not inner or (isinstance(value, Mapping) and inner in value))
 
 
 def _merged(body: Mapping[str, Any], parameters: Mapping[str, Any]) -> dict[str, Any]:
