@@ -314,7 +314,8 @@ class Model(Endpoint):
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None:
-            chat = self._open(base_url, key)
+            # The client outlives this model for a moment, so it must not hold it.
+            chat = self.model_copy()._open(base_url, key)
             key_digest = hashlib.sha256(key.encode()).hexdigest()
             limiter = Limiter.of(f"{self.name} {base_url} {key_digest}", self.limits) if self.limits else None
             connection = self._connections[loop] = Connection(chat, limiter, self._connections.hold(chat))
