@@ -42,7 +42,7 @@ KEYS: Mapping[str, Keys] = {
     "PluginSpec": _keys("", "workflow_platform"),
     "ModelSpec": _keys(
         "name base_url api_key_env",
-        "temperature max_tokens tools structured vision timeout total_timeout max_retries limits price",
+        "temperature max_tokens tools structured vision timeout total_timeout max_retries limits price api",
     ),
     "LimitsSpec": _keys("", "concurrency requests_per_minute tokens_per_minute"),
     "Price": _keys("", "prompt completion"),

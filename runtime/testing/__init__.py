@@ -6,6 +6,7 @@ raise an error if a test asks for more or fewer answers than its script has. `Fa
 runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
+from operad.runtime.testing.dialects import DIALECTS, Dialect
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
 from operad.runtime.testing.fake_comfyui import FakeComfyUI
 from operad.runtime.testing.plausible import plausible
@@ -14,9 +15,11 @@ from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
 from operad.runtime.testing.steps import BreakOff, CallTools, Fail, Hang, Plausible, Raw, Refuse, Say, Step
 
 __all__ = [
+    "DIALECTS",
     "BreakOff",
     "CallTools",
     "DeadlockError",
+    "Dialect",
     "Fail",
     "FakeClockLoop",
     "FakeComfyUI",

@@ -7,9 +7,11 @@ with ScriptedModel([Say("Hello.")]) as endpoint:
 """
 
 from operad.runtime.testing import (
+    DIALECTS,
     BreakOff,
     CallTools,
     DeadlockError,
+    Dialect,
     Fail,
     FakeClockLoop,
     FakeComfyUI,
@@ -28,9 +30,11 @@ from operad.runtime.testing import (
 )
 
 __all__ = [
+    "DIALECTS",
     "BreakOff",
     "CallTools",
     "DeadlockError",
+    "Dialect",
     "Fail",
     "FakeClockLoop",
     "FakeComfyUI",
