@@ -42,7 +42,8 @@ KEYS: Mapping[str, Keys] = {
     "PluginSpec": _keys("", "workflow_platform"),
     "ModelSpec": _keys(
         "name base_url api_key_env",
-        "thinking temperature top_p seed stop max_tokens parameters tools structured vision timeout total_timeout max_retries limits price",
+        "thinking temperature top_p seed stop max_tokens parameters tools structured vision timeout total_timeout "
+        "max_retries limits price api",
     ),
     "LimitsSpec": _keys("", "concurrency requests_per_minute tokens_per_minute"),
     "Price": _keys("", "prompt completion"),

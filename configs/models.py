@@ -38,6 +38,7 @@ def make_model(spec: ModelSpec) -> Model:
         "tools": spec.tools,
         "structured": spec.structured,
         "vision": spec.vision,
+        "api": spec.api,
         "timeout": spec.timeout,
         "total_timeout": spec.total_timeout,
         "max_retries": spec.max_retries,

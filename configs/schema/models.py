@@ -64,6 +64,10 @@ class ModelSpec(Spec):
         description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
     vision: bool | None = Field(default=None, description="true: the model accepts images.")
+    api: Literal["chat-completions", "responses"] | None = Field(
+        default=None,
+        description="The protocol; by default responses at OpenAI and Azure OpenAI, chat-completions elsewhere.",
+    )
     timeout: Seconds | None = Field(default=None, description="Maximum seconds without data from the endpoint.")
     total_timeout: Seconds | None = Field(
         default=None, description="Maximum seconds of a call, including its retries; by default 600."

@@ -52,6 +52,7 @@ max_tokens: 2000
 tools: constrained
 structured: false
 vision: true
+api: responses
 timeout: 120
 total_timeout: 900
 max_retries: 4

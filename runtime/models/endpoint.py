@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
-import math
 import random
 import re
-import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
@@ -22,6 +20,7 @@ from pydantic import ConfigDict, Field, JsonValue
 
 from operad.runtime.events import ModelRetried, emit
 from operad.runtime.models.chat_stream import ProtocolError
+from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey
@@ -71,6 +70,12 @@ def _certificates(trust_env: bool) -> ssl.SSLContext:
     return import_module(library).create_ssl_context(trust_env=trust_env)
 
 
+def http_options(address: str) -> dict[str, Any]:
+    """Return the options of an HTTP client for an address. Proxies are not used for this machine's own ports."""
+    trust_env = urlsplit(address).hostname not in _LOOPBACK
+    return {"verify": _certificates(trust_env), "trust_env": trust_env}
+
+
 class Endpoint(Value):
     """A model at an endpoint.
 
@@ -96,11 +101,15 @@ class Endpoint(Value):
 
     _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
-    _protocol: ClassVar[str] = ""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, without_login(self.base_url) if name == "base_url" else value
+
+    @property
+    def _protocol(self) -> str:
+        """Name of the protocol, for errors."""
+        return ""
 
     def describe(self) -> str:
         """Return the names of model and endpoint on one line, without secrets."""
@@ -118,19 +127,10 @@ class Endpoint(Value):
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
-        if not _is_usable(base_url):
-            raise ModelError(
-                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
-                "and signs such as / in a password as %2F"
-            )
-        if not (key.isascii() and key.isprintable()):
-            raise ModelError(
-                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
-            )
+        self.check_address(base_url)
+        self.check_key(key)
         address, login = split_login(base_url)
-        # Proxies from the environment are not used for this machine's own ports.
-        trust_env = urlsplit(address).hostname not in _LOOPBACK
-        http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
+        http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
             api_key=key or "none",
@@ -141,9 +141,24 @@ class Endpoint(Value):
         )
         http.event_hooks = {
             "request": [partial(_refuse_other_origin, client.base_url, self.describe())],
-            "response": [partial(_limit_size, self.describe())],
+            "response": [partial(limit_size, self.describe())],
         }
         return client
+
+    def check_address(self, base_url: str) -> None:
+        """Raise ModelError for a URL that cannot be used."""
+        if not _is_usable(base_url):
+            raise ModelError(
+                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
+                "and signs such as / in a password as %2F"
+            )
+
+    def check_key(self, key: str) -> None:
+        """Raise ModelError for a key that cannot be sent."""
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError(
+                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
+            )
 
     async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that makes a call.
@@ -251,7 +266,7 @@ class Endpoint(Value):
         if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
-        model, message = self.describe(), _message_of(error)
+        model, message = self.describe(), message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
                 f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
@@ -286,11 +301,16 @@ class Endpoint(Value):
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
         is_temporary = (status in (408, 409, 429) and not no_quota) or status >= 500
+        advice = self._advice(status, str(body.get("code") or ""), message)
         return kind(
-            f"{model} {fault} ({status}): {message}{_advice(message) if kind is RequestError else ''}",
-            transient=is_temporary and _header(error, "x-should-retry") != "false",
-            retry_after=_retry_after(error),
+            f"{model} {fault} ({status}): {message}{advice and f'; {advice}'}",
+            transient=is_temporary and header(error, "x-should-retry") != "false",
+            retry_after=retry_after(error),
         )
+
+    def _advice(self, status: int, code: str, message: str) -> str:
+        """Return advice on an error of the endpoint, by its status, code and message; empty if no setting avoids it."""
+        return ""
 
 
 def split_login(url: str) -> tuple[str, dict[str, str]]:
@@ -320,20 +340,6 @@ def one_line(message: str) -> str:
     return short_line(message, MAX_SHOWN_MESSAGE)
 
 
-_ADVICE = {
-    re.compile(
-        "response_format|json_schema"
-    ): "if this endpoint has no JSON Schemas, set the model's `structured` to False",
-    re.compile("tools|tool[_ ]choice"): "if this endpoint has no tool calls, set the model's `tools` to 'constrained'",
-}
-"""Setting of the model that avoids a field of a request, by the words of an endpoint that rejects the field."""
-
-
-def _advice(message: str) -> str:
-    """Return advice on the rejection of a request; empty if no setting avoids it."""
-    return next((f"; {advice}" for words, advice in _ADVICE.items() if words.search(message)), "")
-
-
 _FILTER_CODES = ("content_filter", "content_policy_violation")
 """Error codes of endpoints for requests that a content filter refuses."""
 
@@ -359,7 +365,7 @@ async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
         )
 
 
-async def _limit_size(model: str, response: Any) -> None:
+async def limit_size(model: str, response: Any) -> None:
     """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
 
     The beginning of the response is kept in its ``extensions``, for `beginning`.
@@ -401,47 +407,12 @@ def _is_usable(url: str) -> bool:
         return False
 
 
-def _retry_after(error: APIError) -> float | None:
-    """Return the wait in seconds that the headers of an endpoint ask for; None without a usable header.
-
-    ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
-    """
-    waits = (_number(_header(error, "retry-after-ms")) / 1000, _seconds_until(_header(error, "retry-after")))
-    return next((seconds for seconds in waits if 0 < seconds < math.inf), None)
-
-
-def _number(text: str) -> float:
-    """Return the number in a text; NaN if there is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _seconds_until(text: str) -> float:
-    """Return the number of seconds in a text, or until the date in it; NaN if there is neither."""
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return float(text)
-    except ValueError:
-        try:
-            return parsedate_to_datetime(text).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return math.nan
-
-
 def _error_body(error: APIError) -> Mapping[str, Any]:
     body: Any = error.body
     return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
 
 
-def _header(error: APIError, name: str) -> str:
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
-    return str(headers.get(name, ""))
-
-
-def _message_of(error: APIError) -> str:
+def message_of(error: APIError) -> str:
     """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:

@@ -24,12 +24,15 @@ from operad.runtime.events import (
     emit,
     heard,
 )
+from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolChoice
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, one_line, without_login
 from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.models.price import Price
+from operad.runtime.models.providers import VENDORS, Provider
+from operad.runtime.models.responses import Responses
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
@@ -91,6 +94,8 @@ class Model(Endpoint):
         parameters: Further fields of each request, sent unchanged.
         price: Price of tokens, for `Usage.cost` and budgets with a cost; None if unknown. `resolve_model` sets it if
             the price is known.
+        api: Protocol of the endpoint: ``chat-completions``, or ``responses``, which OpenAI's reasoning models need for
+            tools. None for ``responses`` at OpenAI and Azure OpenAI, and ``chat-completions`` elsewhere.
     """
 
     name: str = Field(default=DEFAULT_MODEL, kw_only=False)
@@ -107,9 +112,9 @@ class Model(Endpoint):
     limits: Limits | None = None
     parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     price: Price | None = None
+    api: Api | None = None
 
-    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price"}
-    _protocol: ClassVar[str] = "chat-completions"
+    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price", "api"}
     _connections: Connections = PrivateAttr(default_factory=lambda: Connections())
 
     def __hash__(self) -> int:
@@ -294,7 +299,17 @@ class Model(Endpoint):
 
     def _open(self, base_url: str, key: str) -> ChatModel:
         """Return a new client of the model. A model of another protocol overrides this."""
-        return ChatCompletions(self, self._client(base_url, key))
+        if self.name.partition(":")[0] in VENDORS:
+            return Provider(self, "" if base_url == OPENAI_URL else base_url, key)
+        client = Responses if self._protocol == "responses" else ChatCompletions
+        return client(self, self._client(base_url, key))
+
+    @property
+    def _protocol(self) -> Api:
+        return self.api or assumed_api(self.base_url or "")
+
+    def _advice(self, status: int, code: str, message: str) -> str:
+        return advice_on(self._protocol, status, code, message)
 
     async def _connection(self) -> Connection:
         """Return the connection of the running event loop; open it on first use."""
