@@ -15,12 +15,24 @@ from operad.runtime.values.errors import ModelError
 
 if TYPE_CHECKING:
     from operad.runtime.models.chat_model import ChatModel
+    from operad.runtime.models.model import Model
+    from operad.runtime.models.names import Located
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Client of a model in one event loop, with its limiter, and the generator that closes the client."""
+    """Client of a model in one event loop.
 
+    Attributes:
+        model: The model, settled.
+        located: Its endpoint.
+        chat: Its client.
+        limiter: Its limits.
+        guard: Generator that closes the client.
+    """
+
+    model: Model
+    located: Located
     chat: ChatModel
     limiter: Limiter | None
     guard: AsyncGenerator[None, None]
@@ -51,8 +63,9 @@ async def _close_at_end(chat: ChatModel, connections: ref[Connections]) -> Async
         yield
     finally:
         finalizer.detach()
-        if (owner := connections()) is not None:
-            owner.pop(loop, None)
+        owner = connections()
+        if owner is not None and (current := owner.get(loop)) and current.chat is chat:  # not a later one
+            del owner[loop]
         await chat.aclose()
 
 

@@ -29,7 +29,7 @@ _DATE = re.compile(r"-(\d{4}-\d{2}-\d{2}|\d{8})$")
 _KEYS = ("prompt", "completion")
 
 
-def known_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:
+def users_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:
     """Return the price of a model from the user's file or the table of this package; None if it is unknown.
 
     Prices are listed by the host of the endpoint, with or without port, and the name of the model. If a name with a
