@@ -33,6 +33,7 @@ from operad.configs.steps import (
     Defaults,
     Step,
     is_read_issue,
+    key_of_instruction,
     node_params,
     node_type_in_chains,
     operator_of,
@@ -40,6 +41,7 @@ from operad.configs.steps import (
     params_of,
     path_of_issue,
     step_of,
+    was_reported,
 )
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
@@ -216,17 +218,20 @@ class Builder:
     ) -> None:
         """Report the issues of the whole graph at their places in the file, except those that a gap explains."""
         for issue in workflow.graph().check():
-            operator_id, slash, _ = issue.where.partition("/")
-            if operator_id in steps and (slash or issue.code in ("no-operators", "cycle")):
-                continue  # an issue of a nested workflow, which was checked when it was built
+            operator_id, _, _ = issue.where.partition("/")
+            step = steps.get(operator_id)
+            if step and step.nested and was_reported(issue, step.nested):
+                continue
             if gaps and (operator_id in gaps or issue.code in _EXPLAINED_BY_GAPS):
                 continue
             if issue.code == "fallback-port":
                 continue  # already reported at the fallback
-            if operator_id in steps and is_read_issue(issue, steps[operator_id]):
+            if step and is_read_issue(issue, step):
                 continue  # reported by `_check_reads`, which knows more
-            in_step = path_of_issue(issue, steps.get(operator_id))
-            place = evaluator_paths.get(operator_id) or in_step or (*path, "workflow")
+            inside = self._steps.get(step.nested, {}) if step and step.nested else {}
+            in_step = path_of_issue(issue, inside.get(issue.where.rpartition("/")[2], step))
+            judge = evaluator_paths.get(operator_id)
+            place = (*judge, *key_of_instruction(issue)) if judge else in_step or (*path, "workflow")
             self._faults.report(place, issue.code, issue.message)
 
     def _check_reads(self, workflow: Workflow, outer_outputs: Mapping[str, Outputs] | None) -> None:

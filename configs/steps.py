@@ -140,17 +140,27 @@ def is_read_issue(issue: Issue, step: Step) -> bool:
     return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
 
 
+def was_reported(issue: Issue, nested: Workflow) -> bool:
+    """Return True if an issue of an operator is one of its nested workflow, reported when that one was built."""
+    if "/" not in issue.where:
+        return issue.code in ("no-operators", "cycle")
+    same = (each for each in nested.graph().check() if (each.code, each.message) == (issue.code, issue.message))
+    return any(issue.where.endswith(f"/{each.where}") for each in same)
+
+
 def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
     """Return the path of the value that an issue is about, if it is about one operator."""
     if step is None:
         return None
-    keys = {
-        "never-runs": ("join",),
-        "not-a-list": ("map", "over"),
-        "unknown-output": ("map", "over"),
-        "parameter": ("function",),
-    }
-    return (*step.path, *keys.get(issue.code, ()))
+    keys = {"never-runs": ("join",), "not-a-list": ("map", "over"), "parameter": ("function",)}
+    if issue.code == "unknown-output" and isinstance(step.operator, Map) and "/" not in issue.where:
+        return (*step.path, "map", "over")
+    return (*step.path, *keys.get(issue.code, key_of_instruction(issue)))
+
+
+def key_of_instruction(issue: Issue) -> tuple[str, ...]:
+    """Return the key of an operator that an issue of a name in an instruction is about; empty for other issues."""
+    return ("instruction",) if issue.code in ("unknown-name", "unknown-output", "instruction") else ()
 
 
 def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 from operad.operators import Operator, OperatorConfig
+from operad.operators.instruction import Instruction, InstructionFunction, TemplateInstruction, instruction_of
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.reasoning.task import Example
+from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.workflow.transcript import transcript
@@ -40,7 +42,8 @@ class Evaluator(Operator):
     operators.
 
     Args:
-        instruction: The criteria, as text; or an `OperatorConfig`.
+        instruction: The criteria, as text or a function, as for `Operator`, which may name every operator of the
+            workflow; or an `OperatorConfig`.
         id: Id of the evaluator; further arguments are those of `Operator`, except ``output`` and ``ports``, as the
             answer is always a verdict.
 
@@ -49,11 +52,12 @@ class Evaluator(Operator):
     """
 
     asks_model = True
+    _fills = True
 
     @known_arguments
     def __init__(
         self,
-        instruction: OperatorConfig | str,
+        instruction: OperatorConfig | str | InstructionFunction,
         *,
         id: str = "",
         tools: Tools = (),
@@ -69,6 +73,23 @@ class Evaluator(Operator):
         parts: dict[str, Any] = {"id": id, "tools": tools, "actions": actions, "examples": examples, "memory": memory}
         parts |= {"model": model, "policy": policy, "retry": retry, "toolkit": toolkit}
         super().__init__(instruction, knowledge_base=knowledge_base, **parts)
+
+    def _instruction(self) -> Instruction:
+        return instruction_of(self.config.instruction, self._function, self.get_id(), of_evaluator=True)
+
+    def _messages_to_name(self, call: OperatorCall) -> Sequence[WorkflowMessage]:
+        """Return the messages of the last operators, and those of all operators."""
+        return [*call.messages, *(step.message for step in call.transcript or transcript())]
+
+    def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
+        """Return the issues of the evaluator, whose criteria may name every operator of the workflow."""
+        issues = self.check(before)
+        if not self.names_operators:
+            return issues
+        instruction = self._instruction()
+        if isinstance(instruction, TemplateInstruction):
+            return [*issues, *instruction.check({**dict.fromkeys(others), **before}, ())]
+        return [*issues, *instruction.check(before, others)]
 
     def check_model(self) -> None:
         """Check the evaluator's own model, if it has one.
@@ -124,15 +145,23 @@ class Evaluator(Operator):
             "additionalProperties": True,
         }
         operator_id = self.get_id()
+
+        def judging(task: Task) -> Task:
+            """Return the task with the criteria in the instruction of a judge."""
+            before, after = _around_criteria(statuses)
+            filled = task.filled and task.filled.model_copy(
+                update={"start": len(before) + task.filled.start if task.filled.start else 0, "shown": ()}
+            )
+            changes = {"instruction": f"{before}{task.instruction}{after}", "filled": filled, "transcript": steps}
+            return task.model_copy(update={**changes, "output_schema": AnswerSchema.unchecked(schema)})
+
         verdict = await self._ask_until_read(
             call,
             AnswerSchema.unchecked(needed).validate,
             operator_id,
             "verdict",
             f"evaluator {operator_id!r}",
-            instruction=_instruction(self.config.instruction, statuses),
-            output_schema=AnswerSchema.unchecked(schema),
-            transcript=steps,
+            judging,
         )
         return WorkflowMessage(
             scratchpad="\n\n".join(message.scratchpad for message in judged),
@@ -172,14 +201,13 @@ def verdict_schema(operator_ids: Iterable[str], statuses: Iterable[WorkflowStatu
     return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
 
 
-def _instruction(criteria: str, statuses: Sequence[WorkflowStatus]) -> str:
-    """Return the instruction for a verdict by some criteria, with the meanings of the statuses."""
+def _around_criteria(statuses: Sequence[WorkflowStatus]) -> tuple[str, str]:
+    """Return the texts before and after the criteria in the instruction for a verdict with one of some statuses."""
     blame_hint = " For INPUT_DATA_ERROR, blame earlier experts." * (WorkflowStatus.INPUT_DATA_ERROR in statuses)
     attempt_hint = "\nEXECUTION_ERROR applies only if another attempt can help." * (len(statuses) > 2)
     meanings = "\n".join(f"- {status.value}: {_STATUS_MEANINGS[status]}" for status in statuses)
-    return (
-        f"Judge what the operators produced for the job, by these criteria:\n{criteria}\n\n"
-        "In `evaluation`, say what is right and what is wrong. In `status`, choose the first of these that applies:\n"
+    return "Judge what the operators produced for the job, by these criteria:\n", (
+        "\n\nIn `evaluation`, say what is right and what is wrong. In `status`, choose the first of these that applies:\n"
         f"{meanings}{attempt_hint}\n\n"
         "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
         "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "

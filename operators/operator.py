@@ -14,7 +14,10 @@ from typing_extensions import TypeVar, Unpack
 
 from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
+from operad.operators.instructed import Instructed
+from operad.operators.instruction import InstructionFunction
 from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, form_of
+from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
 from operad.runtime.graph.call import OperatorCall
@@ -28,13 +31,12 @@ from operad.runtime.policies.policy import Policy, Retry, policy_of
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
-from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
-from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.secret import SecretUse
@@ -50,7 +52,7 @@ _logger = logging.getLogger(__name__)
 _NO_CONNECTIONS = nullcontext()
 
 
-class Operator(BaseOperator[T]):
+class Operator(Instructed[T]):
     """Step of a workflow that a reasoner carries out (Chat2Graph, Workflow module, section 2).
 
         facts = Operator("List what the text claims.", id="facts", output=Claims)
@@ -61,9 +63,10 @@ class Operator(BaseOperator[T]):
     `execute` to do other work: it receives the same call, and returns a message or plain text.
 
     Args:
-        instruction: What the operator is to do; or an `OperatorConfig`, which replaces the arguments from `id` to
-            `ports` and `memory`.
-        id: Id of the operator in a workflow; by default the first words of the instruction.
+        instruction: What the operator is to do. ``{name}`` is replaced by an input of the job, or the answer of a
+            predecessor; ``{{`` is a brace. Or a function that returns the text, with parameters as for `operator`; or an
+            `OperatorConfig`, which replaces the arguments from `id` to `ports` and `memory`.
+        id: Id of the operator in a workflow; by default the first words of the instruction, or the function's name.
         output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]`` or
             ``Invoice | Refusal``, a JSON Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
@@ -81,27 +84,40 @@ class Operator(BaseOperator[T]):
         InputError: A value has another type, or an argument is unknown.
     """
 
+    _fills = True
     paths: ClassVar[tuple[str, ...]] = ()
     """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
 
     @overload
     def __init__(self, instruction: OperatorConfig, **options: Unpack[ConfigOptions]) -> None: ...
     @overload
-    def __init__(self, instruction: str, *, output: type[T], **options: Unpack[TextOptions]) -> None: ...
-    @overload
     def __init__(
-        self: Operator[str], instruction: str, *, output: None = None, **options: Unpack[TextOptions]
+        self, instruction: str | InstructionFunction, *, output: type[T], **options: Unpack[TextOptions]
     ) -> None: ...
     @overload
     def __init__(
-        self: Operator[Any], instruction: str, *, output: str | Mapping[str, Any], **options: Unpack[TextOptions]
+        self: Operator[str],
+        instruction: str | InstructionFunction,
+        *,
+        output: None = None,
+        **options: Unpack[TextOptions],
     ) -> None: ...
     @overload
-    def __init__(self, instruction: str, *, output: TypeForm[T], **options: Unpack[TextOptions]) -> None: ...
+    def __init__(
+        self: Operator[Any],
+        instruction: str | InstructionFunction,
+        *,
+        output: str | Mapping[str, Any],
+        **options: Unpack[TextOptions],
+    ) -> None: ...
+    @overload
+    def __init__(
+        self, instruction: str | InstructionFunction, *, output: TypeForm[T], **options: Unpack[TextOptions]
+    ) -> None: ...
     @known_arguments
     def __init__(
         self,
-        instruction: OperatorConfig | str,
+        instruction: OperatorConfig | str | InstructionFunction,
         *,
         id: str = "",
         output: Any = None,
@@ -119,10 +135,11 @@ class Operator(BaseOperator[T]):
         arguments: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions}
         arguments |= {"examples": examples, "ports": ports} | ({} if memory else {"memory": False})
         config, self._output = config_of(type(self).__name__, instruction, arguments)
+        self._function = None if isinstance(instruction, OperatorConfig | str) else instruction
         check_knowledge_base(knowledge_base, config.id)
         self.config = config
         self.policy = policy_of(policy, retry, config.id)
-        self._settled = "id" in config.model_fields_set
+        self._settled = bool(id) or (isinstance(instruction, OperatorConfig) and "id" in config.model_fields_set)
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
             self.asks_model = False  # does not use the model of the run
@@ -145,25 +162,6 @@ class Operator(BaseOperator[T]):
             cls.asks_model = vars(cls).get("asks_model")
 
     @property
-    def _config(self) -> OperatorConfig:
-        """The configuration, under the name that subclasses written for Chat2Graph use."""
-        return self.config
-
-    @_config.setter
-    def _config(self, config: OperatorConfig) -> None:
-        self.config = config
-
-    def get_id(self) -> str:
-        """Return the id of the operator."""
-        return self.config.id
-
-    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
-        """Make the default id unique among the taken ids. A given id, and one that was settled before, is unchanged."""
-        if not self._settled:
-            self.config = self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)})
-            self._settled = True
-
-    @property
     def answer_type(self) -> Any:
         """Type of the answers; None if it was declared by a JSON Schema."""
         return self._output.type
@@ -175,11 +173,6 @@ class Operator(BaseOperator[T]):
             ValueError: The answer does not fit the type.
         """
         return cast("T", self._output.read(message))
-
-    @property
-    def instruction(self) -> str:
-        """Purpose of the operator."""
-        return self.config.instruction
 
     @property
     def memory(self) -> bool:
@@ -202,6 +195,8 @@ class Operator(BaseOperator[T]):
     @property
     def deps_type(self) -> str:
         """Name of the type of the deps without which one of the tools cannot be called."""
+        if self._function is not None and (name := self._instruction().deps_type):
+            return name
         tools = self._recommend().tools if self.has_tools else ()
         return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
 
@@ -260,6 +255,8 @@ class Operator(BaseOperator[T]):
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
+        if self._function is not None:
+            values["instruction"] = fingerprint(self._function)
         if self._own_reasoner is not None:
             values["model"] = fingerprint(self._own_reasoner)
         if insights:
@@ -315,14 +312,19 @@ class Operator(BaseOperator[T]):
         return await self._ask_until_read(call, reads, operator_id, output.called, who)
 
     async def _ask_until_read(
-        self, call: OperatorCall, read: Callable[[str], R], operator_id: str, wanted: str, who: str, **changes: Any
+        self,
+        call: OperatorCall,
+        read: Callable[[str], R],
+        operator_id: str,
+        wanted: str,
+        who: str,
+        changed: Callable[[Task], Task] | None = None,
     ) -> R:
-        """Build the task, with changes of its fields, and ask until an answer can be read; see `ask_until_read`."""
+        """Build the task, and ask until an answer can be read; see `ask_until_read`."""
         has_tools = self.config.actions or self.config.tools
         async with connections() if has_tools else _NO_CONNECTIONS as opened:
             task = await self._build_task(call, opened)
-            if changes:
-                task = task.model_copy(update=changes)
+            task = changed(task) if changed else task
             thinker = self.thinker(call.reasoner)
             return await ask_until_read(thinker, task, read, who=who, wanted=wanted, operator_id=operator_id)
 
@@ -404,30 +406,17 @@ class Operator(BaseOperator[T]):
         return shown
 
     @cached_property
-    def _used_toolkit(self) -> Toolkit:
-        return self._toolkit or Toolkit.of(self.config.actions)
-
-    @cached_property
-    def _own_tools(self) -> tuple[Tool | ToolSource, ...]:
-        """Tools of the operator that belong to no action, with groups replaced by their tools."""
-        if not self.config.tools:
-            return ()
-        holder = Action(name="tools", tools=cast("tuple[Tool | ToolGroup, ...]", self.config.tools))
-        return Toolkit.of([holder]).recommend([holder]).tools
+    def _recommender(self) -> Recommender:
+        return Recommender(self.config, self._toolkit)
 
     def _recommend(self) -> Recommendation:
         """Return the actions and tools that the toolkit recommends, and the operator's own tools."""
-        config = self.config
-        if not config.actions:
-            return Recommendation(tools=self._own_tools)
-        recommendation = self._used_toolkit.recommend(config.actions, threshold=config.threshold, hops=config.hops)
-        if not self._own_tools:
-            return recommendation
-        return recommendation.model_copy(update={"tools": (*recommendation.tools, *self._own_tools)})
+        return self._recommender.recommend()
 
     async def _build_task(self, call: OperatorCall, opened: Connections | None) -> Task:
         """Return the task for the reasoner: configuration, recommendation, knowledge and insights for a call."""
         config, job = self.config, call.job
+        written = await self._instruction().write(call, self._messages_to_name(call))
         recommended = self._recommend()
         knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
         scope = current_scope()
@@ -435,7 +424,8 @@ class Operator(BaseOperator[T]):
         recalls = insights is not None or type(self).get_env_insights is not Operator.get_env_insights
         return Task(
             job=job,
-            instruction=config.instruction,
+            instruction=written.text,
+            filled=written.filled,
             examples=tuple(config.examples),
             output_schema=self._answers.asked,
             actions=recommended.actions,

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from operad.operators.config import OperatorConfig
+from operad.operators.instruction import InstructionFunction, described
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
@@ -45,7 +46,7 @@ class TextOptions(ConfigOptions, total=False):
 
 
 def config_of(
-    class_name: str, config: OperatorConfig | str, arguments: Mapping[str, Any]
+    class_name: str, config: OperatorConfig | str | InstructionFunction, arguments: Mapping[str, Any]
 ) -> tuple[OperatorConfig, Output[Any]]:
     """Return the configuration from the arguments of an operator, and the type of its answers."""
     if isinstance(config, OperatorConfig):
@@ -55,17 +56,23 @@ def config_of(
                 f"text: {class_name}('…', {given[0]}=…)"
             )
         return config, Output(str) if not config.output_schema else Output()
-    if not isinstance(config, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise InputError(
-            f"{class_name}(…) expects an instruction as text, or an OperatorConfig; got {short_repr(config)}"
-        )
+    of_function: dict[str, Any] = {}
+    if not isinstance(config, str):
+        if not callable(config) or isinstance(config, type):
+            raise InputError(
+                f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
+                f"{short_repr(config)}"
+            )
+        text, name = described(config, class_name)
+        of_function = {"id": arguments["id"] or name}
+        config = text
     output = Output.of(arguments["output"])
     fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
     if isinstance(arguments["ports"], str):
         raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
         return OperatorConfig.model_validate(
-            {"instruction": config, "output_schema": output.schema.text, **fields}
+            {"instruction": config, "output_schema": output.schema.text, **fields, **of_function}
         ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error

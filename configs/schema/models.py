@@ -8,6 +8,7 @@ from pydantic import BeforeValidator, Field
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
 from operad.runtime.models.price import Price
+from operad.runtime.reasoning.reasoner import MAX_TURNS
 
 
 class ReasonerSpec(Spec):
@@ -17,8 +18,10 @@ class ReasonerSpec(Spec):
         default="MONO",
         description="MONO: one model thinks, calls tools and answers. DUAL: a thinker gives instructions, an actor carries them out.",
     )
-    max_rounds: int = Field(
-        default=8, ge=1, description="Maximum number of turns of a task, in which the model calls tools or answers."
+    max_turns: int = Field(
+        default=MAX_TURNS,
+        ge=1,
+        description="Maximum number of turns of a task, in which the model calls tools or answers.",
     )
 
 

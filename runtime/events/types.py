@@ -256,6 +256,20 @@ class ModelFailed(Event, frozen=True, kw_only=True):
     error: str
 
 
+class MaxTurnsReached(Event, frozen=True, kw_only=True):
+    """A model used all turns of an operator for tool calls, and gave no answer; the operator fails.
+
+    Attributes:
+        model: Name of the model.
+        turns: Number of turns.
+        tool_calls: Number of calls by the name of the tool.
+    """
+
+    model: str
+    turns: int
+    tool_calls: Mapping[str, int]
+
+
 class AnswerRejected(Event, frozen=True, kw_only=True):
     """A model's answer did not fit its schema; the model is asked again."""
 

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from pydantic import JsonValue
+
 from operad.runtime.graph.engine import Step
 from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import WorkflowGraph
@@ -14,6 +16,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
+from operad.runtime.values.errors import Issue
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
 """Function that runs nodes of a plan: it takes the nodes to start with and the step that runs a node."""
@@ -178,6 +181,29 @@ class Build:
         before = self.graph.before
         read = [each.inputs_read(is_first and not before.get(each.get_id(), True)) for each in operators]
         return None if None in read else frozenset(name for names in read for name in names or ())
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], outside: Collection[str] = ()) -> list[Issue]:
+        """Return the issues of names in instructions; see `BaseOperator.check_inputs`.
+
+        Args:
+            inputs: The inputs of the job.
+            outside: Names that the first operators may use: of operators before the workflow, and of a map's item.
+        """
+        return [
+            issue for operator, before in self._naming for issue in operator.check_inputs(inputs, before or outside)
+        ]
+
+    @cached_property
+    def _naming(self) -> Sequence[tuple[BaseOperator, Collection[str]]]:
+        """Operators, evaluators and fallbacks with names in their instructions, and those that run workflows."""
+        graph = self.graph
+        all_before = {**self.before, **{judge: tuple(graph.operators) for judge in self.evaluators}}
+        return [
+            (each, all_before.get(node.operator.get_id(), ()))
+            for node in self.nodes
+            for each in with_fallbacks([node.operator], [graph.policies.get(node.operator.get_id(), NO_POLICY)])
+            if each.names_operators or each.runs_workflows
+        ]
 
     @cached_property
     def before(self) -> Mapping[str, tuple[str, ...]]:

@@ -268,7 +268,8 @@ class WorkflowGraph:
             before = self.before.get(node_id, {})
             known = {key: self.operators[key] for key in before if key in self.operators}
             found = operator.check(known)
-            if found and type(operator).check_among is not BaseOperator.check_among:  # which checks once more
+            checks_others = type(operator).check_among is not BaseOperator.check_among
+            if checks_others and (found or operator.names_operators):  # checks once more
                 descendants = reachable([node_id], lambda each: children.get(each, ()))  # edges from them close cycles
                 found = operator.check_among(known, [key for key in self.operators if key not in descendants])
             # `reads` is asked only without issues: for example, a workflow inside itself cannot list what it reads.

@@ -228,6 +228,25 @@ class BaseOperator(Step[T]):
         """
         return self.check(before)
 
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of one of the first operators of a nested workflow or map, given those before it."""
+        return []
+
+    @property
+    def names_operators(self) -> bool:
+        """True if an instruction of the operator names other operators, which `check_among` checks in any case."""
+        return False
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names that neither an input of the job nor an operator before the operator has.
+
+        Args:
+            inputs: The inputs of the job.
+            before: Ids of the operators before it, of those before the workflow if it is the first one in it, and
+                ``item`` and ``index`` of a map.
+        """
+        return []
+
     def check_policy(self, policy: Policy) -> list[Issue]:
         """Return the issues of the policy with which a workflow runs the operator."""
         return []

@@ -35,6 +35,10 @@ _KNOWN_FIELDS = {"role", "content", "refusal", "tool_calls", "function_call", "a
 _KNOWN_CALL_FIELDS = {"index", "id", "type", "function"}
 
 
+_MOST_LOOKS = 200
+"""Maximum number of looks at the arguments of a call while they arrive: each takes time by their length."""
+
+
 class ProtocolError(ValueError):
     """A fault of an answer. The text says which, without values of the endpoint, which may contain the key."""
 
@@ -56,15 +60,18 @@ class StreamedCall:
     name: str = ""
     argument_parts: list[str] = field(default_factory=list[str])
     further: dict[str, Any] = field(default_factory=dict[str, Any])
+    _looks: int = 0
 
     @property
     def arguments(self) -> str:
         """JSON text of the arguments so far."""
         return "".join(self.argument_parts)
 
-    @property
     def is_whole(self) -> bool:
-        """True if the arguments so far are a JSON object."""
+        """Return True if the arguments so far are a JSON object."""
+        if not "".join(self.argument_parts[-1:]).rstrip().endswith("}") or self._looks == _MOST_LOOKS:
+            return False
+        self._looks += 1
         try:
             return isinstance(json.loads(self.arguments), dict)
         except (ValueError, RecursionError):
@@ -133,8 +140,8 @@ class ChatStream:
         if not choices:
             return
         self.began = True
-        self.model = whole(body.get("model")) or self.model
-        self.finish = whole(choices[0].get("finish_reason")) or self.finish
+        self.model = whole(str(body.get("model") or "")) or self.model
+        self.finish = whole("" + (choices[0].get("finish_reason") or "")) or self.finish
         delta: Any = choices[0].get("delta") or {}
         for part in delta.get("tool_calls") or ():
             yield from self._add_call(part)
@@ -194,7 +201,7 @@ class ChatStream:
         if not isinstance(arguments, str):
             arguments = json.dumps(arguments, ensure_ascii=False)
         call = self._call_of(part.get("index"), _id_in(part), name)
-        call.id = call.id or _id_in(part)
+        call.id = _id_in(part) or call.id
         # Some servers send the whole name again with each part, others send it in pieces.
         if call.name + name in self.tools or not (call.name in self.tools or call.name == name):
             call.name += name
@@ -216,14 +223,13 @@ class ChatStream:
         if same:
             call = same[-1]
             is_other = bool(call_id and call.id and call.id != call_id)
-            if not name or not (call.is_whole or (is_other and not call.arguments)):
+            if not name or not (call.is_whole() or (is_other and not call.arguments)):
                 return call
             if call_id and call.id == call_id and index is not None:
                 return call
         elif not name and self.calls:
             return self.calls[-1]
-        # A second call under the index of the first goes to its end.
-        begun = StreamedCall(len(self.calls) if index is None or same else index, name="")
+        begun = StreamedCall(len(self.calls) if index is None else index)
         self.calls.append(begun)
         return begun
 

@@ -18,7 +18,8 @@ _TAGS = {
 }
 """Closing tag by opening tag: of DeepSeek-R1 and Qwen, of prompts that ask for one, of Seed-OSS, of Magistral and of gpt-oss."""
 
-_LONGEST = max(map(len, _TAGS))
+_MOST_HELD = 200
+"""Maximum number of characters, white space included, in which an opening tag may begin."""
 _LONE_END = re.compile(r"^</(?:think|thinking|seed:think)>[ \t]*$", re.MULTILINE)
 
 Kind = Literal["text", "thinking"]
@@ -93,7 +94,7 @@ class ThinkingTags:
         start = self._held.lstrip()
         if opened := next((tag for tag in _TAGS if start.startswith(tag)), ""):
             self.opened, self._held, self._state = opened, start.removeprefix(opened), "thinking"
-        elif len(start) >= _LONGEST or not any(tag.startswith(start) for tag in _TAGS):
+        elif len(self._held) > _MOST_HELD or not any(tag.startswith(start) for tag in _TAGS):
             self._state = "text"
 
 

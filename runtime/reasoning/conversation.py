@@ -5,20 +5,22 @@ from __future__ import annotations
 import asyncio
 import json
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from operad.runtime.events import AnswerRejected, ToolCalled, ToolReturned, emit
+from operad.runtime.events import AnswerRejected, MaxTurnsReached, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
 from operad.runtime.models.chat_model import Completion, with_new_ids
 from operad.runtime.models.messages import Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
-from operad.runtime.values.errors import AnswerError, ToolError, did_you_mean
+from operad.runtime.values.errors import AnswerError, MaxTurnsError, ToolError, did_you_mean
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
@@ -73,10 +75,18 @@ class Conversation:
         model: The model.
         messages: Opening messages.
         tools: Tools that the model may call.
+        settings: Settings of the calls, in place of the model's own.
     """
 
-    def __init__(self, model: Model, messages: Sequence[Message], tools: Sequence[Tool] = ()) -> None:
+    def __init__(
+        self,
+        model: Model,
+        messages: Sequence[Message],
+        tools: Sequence[Tool] = (),
+        settings: ModelSettings = NO_SETTINGS,
+    ) -> None:
         self.model = model
+        self._settings = settings
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
 
@@ -88,17 +98,22 @@ class Conversation:
         else:
             self._messages[-1] = last.with_parts([*last.parts, Text(text=text)])
 
-    async def work(self, max_rounds: int) -> Completion | None:
+    async def work(self, max_turns: int) -> Completion | None:
         """Let the model call tools until it is ready to answer.
 
         Args:
-            max_rounds: Maximum number of turns, including the answer.
+            max_turns: Maximum number of turns, including the answer.
 
         Returns:
-            The model's turn without tool calls; None if the model only decided to answer, or if only the turn for the
-            answer is left.
+            The model's turn without tool calls; None if the model only decided to answer, or has no tools.
+
+        Raises:
+            MaxTurnsError: The model called tools in each turn.
         """
-        for _ in range(max_rounds - 1 if self._tools else 0):
+        if not self._tools:
+            return None
+        made = Counter[str]()
+        for _ in range(max_turns):
             if self.model.tools == "constrained":
                 call = await self._choose_tool()
                 if call is None:
@@ -106,8 +121,9 @@ class Conversation:
                 told = {"tool": call.name, "arguments": json.loads(call.arguments)}
                 self._messages.append(Message.assistant(json.dumps(told, ensure_ascii=False)))
                 self.say(f"Result of {call.name}:\n{fence((await self._call(call)).text)}")
+                made[call.name] += 1
                 continue
-            turn = await self.model.complete(self._messages, tools=list(self._tools.values()))
+            turn = await self._complete(tools=list(self._tools.values()))
             used = {result.id for message in self._messages for result in message.tool_results}
             message = with_new_ids(turn.message, used)
             self._messages.append(message)
@@ -115,7 +131,19 @@ class Conversation:
                 return turn
             results = await _concurrently(*map(self._call, message.tool_calls))
             self._messages.append(Message.user(*results))
-        return None
+            made.update(call.name for call in message.tool_calls)
+        emit(MaxTurnsReached(model=self.model.name, turns=max_turns, tool_calls=dict(made)))
+        calls = ", ".join(f"{name} {count} time{'s' * (count > 1)}" for name, count in made.most_common())
+        raise MaxTurnsError(
+            f"{self.model.name} called tools in all of its {max_turns} turns, and gave no answer; it called {calls}. "
+            "If that is the right way, give it more: Operator(max_turns=…), or `max_turns` of the operator in YAML; "
+            "otherwise say in the instruction when the work is done",
+            max_turns,
+            dict(made),
+        )
+
+    async def _complete(self, **options: Any) -> Completion:
+        return await self.model.complete(self._messages, settings=self._settings, **options)
 
     async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
         """Return the model's answer.
@@ -178,8 +206,7 @@ class Conversation:
 
     async def _request_turn(self, form: Form | None = None) -> Completion:
         """Request a turn without tool calls, and add it; native tools remain described, as endpoints require."""
-        turn = await self.model.complete(
-            self._messages,
+        turn = await self._complete(
             tools=list(self._tools.values()) if self._native_tools else (),
             tool_choice="none",
             output=form.schema.asked if form and self.model.structured else None,
@@ -213,7 +240,7 @@ class Conversation:
 
     async def _decide(self, question: str, schema: Schema) -> dict[str, Any]:
         """Ask for a decision in a copy of the conversation, so that question and answer are not added to this one."""
-        aside = Conversation(self.model, self._messages)
+        aside = Conversation(self.model, self._messages, settings=self._settings)
         aside.say(question)
         return cast(
             "dict[str, Any]", json.loads(await aside.answer(Form(AnswerSchema.unchecked(schema)), max_repairs=1))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
 from operad.runtime.events.tool_calls import MORE_CALLS
@@ -55,6 +55,10 @@ def render(
     before the last one. If there are both, the examples are put into the system message, because they do not belong to
     the conversation.
 
+    An instruction that contains values is in the system message up to the first paragraph with a value. The rest is a
+    section of the user message: a value does not have the authority of the system message, and the beginning of the
+    prompt is the same for every job. Inputs and messages that the instruction contains as a whole have no section.
+
     Args:
         task: The task.
         show_schema: True to include the output schema, which is not needed if the endpoint of the model enforces it.
@@ -65,43 +69,68 @@ def render(
     images: list[Blob] = []
     schema = task.output_schema.text.strip() if show_schema else ""
     mapped = _mapped_lists(task)
-    inputs = {name: value for name, value in task.job.inputs.items() if (name, value) not in mapped}
     is_judge = bool(task.transcript)
+    fixed, varying, shown = _instruction(task)
+    inputs = {
+        name: value
+        for name, value in task.job.inputs.items()
+        if (name, value) not in mapped and ("input", name) not in shown
+    }
+    results = (
+        task.workflow_messages if is_judge else [each for each in task.workflow_messages if not _is_in(each, shown)]
+    )
     sections = [
         ("Job", task.job.goal),
         ("Context", task.job.context),
         ("Done when", task.job.completion_criteria if isinstance(task.job, SubJob) else ""),
-        ("Inputs", fence(_json(inputs)) if inputs else ""),
+        ("Inputs", fence(as_json(inputs)) if inputs else ""),
         ("Files", "\n\n".join(_files(task.files, budget, images if vision else None))),
         ("Knowledge", "\n\n".join(_passages(task.knowledge.passages))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
         ("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, task.lesson, ()))),
         (
             "Results to judge" if is_judge else "Results of earlier operators",
-            "\n\n".join(_messages(task.workflow_messages, task.lesson, mapped)),
+            "\n\n".join(_messages(results, task.lesson, mapped)),
         ),
         ("Operators", "\n\n".join(_transcript(task, budget))),
         ("Recommended actions", "\n".join(_list_item(action.name, action.description) for action in task.actions)),
         ("Feedback given to the operators" if is_judge else "Feedback on earlier attempts", task.lesson),
+        ("Instruction", varying),
         ("Form of the answer", schema),
     ]
     filled = [(title, text.strip()) for title, text in sections if text.strip()]
     # A goal alone needs no heading and no rule for fences, and looks like the inputs of the examples.
-    is_goal_alone = [title for title, _ in filled] == ["Job"]
-    body = task.job.goal if is_goal_alone else "\n\n".join(f"## {title}\n{text}" for title, text in filled)
+    titles = [title for title, _ in filled]
+    is_goal_alone = titles == ["Job"]
+    body = "\n\n".join(f"## {title}\n{text}" for title, text in filled)
+    body = task.job.goal if is_goal_alone else varying if titles == ["Instruction"] else body
     has_data = "```" in body and not is_goal_alone and DATA_RULE not in task.instruction
     rules = [DATA_RULE] * has_data + [IMAGES_RULE] * bool(images)
     turns = [message for turn in task.job.turns for message in _earlier_turn(turn)]
     examples = [message for example in task.examples for message in _example_turns(example)]
     if turns and examples:
         examples, rules = [], [*rules, "\n\n".join(map(_example_text, task.examples))]
-    system = "\n\n".join(filter(None, [task.instruction.strip(), *rules]))
+    system = "\n\n".join(filter(None, [fixed, *rules]))
     return [
         *([Message.system(system)] if system else []),
         *examples,
         *turns,
         Message.user(body, *images),
     ]
+
+
+def _instruction(task: Task) -> tuple[str, str, Collection[tuple[str, str]]]:
+    """Return the part of the instruction that is the same for every job, the rest, and the values in it."""
+    if task.filled is None:
+        return task.instruction.strip(), "", ()
+    start = task.filled.start
+    return task.instruction[:start].strip(), task.instruction[start:].strip(), task.filled.shown
+
+
+def _is_in(message: WorkflowMessage, shown: Collection[tuple[str, str]]) -> bool:
+    """Return True if an instruction shows a message, which has no verdict."""
+    is_verdict = message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson
+    return not is_verdict and ("operator" if message.over is None else "item", message.operator_id) in shown
 
 
 def _example_turns(example: Example) -> tuple[Message, Message]:
@@ -190,7 +219,7 @@ def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence
     previous: WorkflowMessage | None = None
     feedback = _lines(lesson)
     for message in _without_lists(messages, mapped):
-        text = _text_of(message)
+        text = text_of(message)
         parts = [fence(text)] if text and not (previous and _repeats(message, previous)) else []
         previous = message
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
@@ -203,12 +232,12 @@ def _messages(messages: Iterable[WorkflowMessage], lesson: str, mapped: Sequence
 
 def _repeats(message: WorkflowMessage, previous: WorkflowMessage) -> bool:
     """Return True for a verdict on the previous message that has the same text, or has this message among its parts."""
-    text = _text_of(previous)
+    text = text_of(previous)
     is_part = any(
-        part.operator_id == previous.operator_id and part.item is None and _text_of(part) == text
+        part.operator_id == previous.operator_id and part.item is None and text_of(part) == text
         for part in message.parts
     )
-    return message.status is WorkflowStatus.EXECUTION_ERROR and (is_part or _text_of(message) == text)
+    return message.status is WorkflowStatus.EXECUTION_ERROR and (is_part or text_of(message) == text)
 
 
 def _lines(text: str) -> set[str]:
@@ -241,22 +270,24 @@ def _without_lists(
         if len(other_outputs) == len(message.outputs):
             yield message
         elif other_outputs:
-            yield message.model_copy(update={"outputs": other_outputs, "scratchpad": _json(other_outputs), "parts": ()})
+            yield message.model_copy(
+                update={"outputs": other_outputs, "scratchpad": as_json(other_outputs), "parts": ()}
+            )
 
 
-def _text_of(message: WorkflowMessage) -> str:
+def text_of(message: WorkflowMessage) -> str:
     """Return the text of a message; for a map, each item with its result; without a text, the outputs as JSON."""
     if any(part.item is not None for part in message.parts):
         return "\n\n".join(
-            f"Item: {cut(as_text(part.item), MOST_OF_AN_ITEM)}\nResult: {_text_of(part)}" for part in message.parts
+            f"Item: {cut(as_text(part.item), MOST_OF_AN_ITEM)}\nResult: {text_of(part)}" for part in message.parts
         )
-    return message.scratchpad or (_json(message.outputs) if message.outputs else "")
+    return message.scratchpad or (as_json(message.outputs) if message.outputs else "")
 
 
 def _transcript(task: Task, budget: int) -> Iterator[str]:
     """Yield instruction and message of each operator of the transcript, cut so that their total fits the budget."""
     shown_ids = {message.operator_id for message in task.workflow_messages}
-    steps = [(step, "" if step.operator_id in shown_ids else _text_of(step.message)) for step in task.transcript]
+    steps = [(step, "" if step.operator_id in shown_ids else text_of(step.message)) for step in task.transcript]
     max_length = _fair_share(
         [len(text) for step, message_text in steps for text in (step.instruction, message_text)], budget
     )
@@ -310,5 +341,6 @@ def _list_item(name: str, description: str) -> str:
     return f"- {name}: {description}" if description else f"- {name}"
 
 
-def _json(value: object) -> str:
+def as_json(value: object) -> str:
+    """Return a value as JSON in several lines."""
     return json.dumps(value, ensure_ascii=False, indent=1, default=plain)

@@ -9,7 +9,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
 
-from operad.runtime.events import TaskBuilt, current_scope, emit
+from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emit
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model, resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
@@ -17,7 +17,7 @@ from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import AnswerError, InputError
+from operad.runtime.values.errors import AnswerError, InputError, MaxTurnsError
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch, object_schema
@@ -33,6 +33,9 @@ answer must take into account. The form of the answer, if one is given, applies 
 STEP = AnswerSchema.unchecked(object_schema({"instruction": {"type": "string"}, "finished": {"type": "boolean"}}))
 """Form of a thinker's turn."""
 
+
+MAX_TURNS = 50
+"""Maximum number of turns for a task, unless the operator or the reasoner sets another."""
 
 MAX_TRIES = 3
 """Maximum number of tries of `ask_until_read`."""
@@ -135,18 +138,18 @@ class MonoModelReasoner:
     Args:
         model: The model, or its name; for a name, endpoint and key come from environment variables. None for the model
             that the environment variables select. They are read on first use.
-        max_rounds: Maximum number of turns for a task: turns with tool calls, plus the answer.
+        max_turns: Maximum number of turns for a task, of which the last gives the answer; an operator may set another.
         max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: `max_rounds` is below 1, or `max_repairs` below 0.
+        InputError: `max_turns` is below 1, or `max_repairs` below 0.
     """
 
-    def __init__(self, model: Model | str | None = None, *, max_rounds: int = 8, max_repairs: int = 2) -> None:
-        _at_least(1, max_rounds=max_rounds)
+    def __init__(self, model: Model | str | None = None, *, max_turns: int = MAX_TURNS, max_repairs: int = 2) -> None:
+        _at_least(1, max_turns=max_turns)
         _at_least(0, max_repairs=max_repairs)
         self._model = _ModelChoice(model)
-        self._max_rounds = max_rounds
+        self._max_turns = max_turns
         self._max_repairs = max_repairs
 
     @property
@@ -175,7 +178,7 @@ class MonoModelReasoner:
         """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
-            "max_rounds": self._max_rounds,
+            "max_turns": self._max_turns,
             "max_repairs": self._max_repairs,
             "model": self._model.fingerprint(),
         }
@@ -187,7 +190,7 @@ class MonoModelReasoner:
 
     def with_model(self, model: Model) -> MonoModelReasoner:
         """Return the same reasoner with another model."""
-        return MonoModelReasoner(model, max_rounds=self._max_rounds, max_repairs=self._max_repairs)
+        return MonoModelReasoner(model, max_turns=self._max_turns, max_repairs=self._max_repairs)
 
     async def infer(self, task: Task) -> str:
         """Return the model's answer, after its tool calls.
@@ -195,14 +198,15 @@ class MonoModelReasoner:
         Raises:
             ModelError: The model's endpoint fails.
             AnswerError: No answer fits the task's `output_schema` and `check`, or the answer is empty.
+            MaxTurnsError: The model called tools in each turn.
         """
         form = _form(task)
         chooses_tools = bool(task.tools) and (self.model.tools == "native" or not self.model.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
         show_schema = chooses_tools or not task.output_schema.is_json_schema
         opening = await _opening_messages(task, self.model, show_schema=show_schema)
-        conversation = Conversation(self.model, opening, task.tools)
-        draft = await conversation.work(self._max_rounds)
+        conversation = Conversation(self.model, opening, task.tools, task.settings)
+        draft = await conversation.work(task.max_turns or self._max_turns)
         return await conversation.answer(form, draft, self._max_repairs)
 
 
@@ -219,12 +223,12 @@ class DualModelReasoner:
         actor: Acting model or its name, as for `MonoModelReasoner`; None for the model that the environment variables
             select.
         thinker: Thinking model or its name; None for the actor's model.
-        max_rounds: Maximum number of instructions for a task.
-        max_tool_rounds: Maximum number of the actor's turns for each instruction.
+        max_turns: Maximum number of instructions for a task, and of the actor's turns for each of them; an operator may
+            set another.
         max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: `max_rounds` or `max_tool_rounds` is below 1, or `max_repairs` below 0.
+        InputError: `max_turns` is below 1, or `max_repairs` below 0.
     """
 
     def __init__(
@@ -232,16 +236,14 @@ class DualModelReasoner:
         actor: Model | str | None = None,
         thinker: Model | str | None = None,
         *,
-        max_rounds: int = 8,
-        max_tool_rounds: int = 4,
+        max_turns: int = MAX_TURNS,
         max_repairs: int = 2,
     ) -> None:
-        _at_least(1, max_rounds=max_rounds, max_tool_rounds=max_tool_rounds)
+        _at_least(1, max_turns=max_turns)
         _at_least(0, max_repairs=max_repairs)
         self._actor = _ModelChoice(actor)
         self._thinker = _ModelChoice(thinker) if thinker else self._actor
-        self._max_rounds = max_rounds
-        self._max_tool_rounds = max_tool_rounds
+        self._max_turns = max_turns
         self._max_repairs = max_repairs
 
     @property
@@ -269,8 +271,7 @@ class DualModelReasoner:
         """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
-            "max_rounds": self._max_rounds,
-            "max_tool_rounds": self._max_tool_rounds,
+            "max_turns": self._max_turns,
             "max_repairs": self._max_repairs,
             "actor": self._actor.fingerprint(),
             "thinker": self._thinker.fingerprint(),
@@ -283,12 +284,7 @@ class DualModelReasoner:
 
     def with_model(self, model: Model) -> DualModelReasoner:
         """Return the same reasoner with another model, which both thinks and acts."""
-        return DualModelReasoner(
-            model,
-            max_rounds=self._max_rounds,
-            max_tool_rounds=self._max_tool_rounds,
-            max_repairs=self._max_repairs,
-        )
+        return DualModelReasoner(model, max_turns=self._max_turns, max_repairs=self._max_repairs)
 
     async def infer(self, task: Task) -> str:
         """Return the actor's answer, after the thinker's instructions.
@@ -297,14 +293,16 @@ class DualModelReasoner:
             ModelError: A model's endpoint fails.
             AnswerError: No answer fits the task's `output_schema` and `check`, no turn of the thinker fits its schema,
                 or the actor's answer is empty.
+            MaxTurnsError: The thinker gave an instruction in each turn, or the actor called tools in each turn of one.
         """
+        max_turns = task.max_turns or self._max_turns
         form = _form(task)
         # The actor receives a JSON Schema when it is asked for the answer.
         actor_opening = await _opening_messages(task, self.actor, show_schema=not task.output_schema.is_json_schema)
-        actor = Conversation(self.actor, actor_opening, task.tools)
+        actor = Conversation(self.actor, actor_opening, task.tools, task.settings)
         opening = await _opening_messages(task, self.thinker, show_schema=True)
-        thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools))
-        for _ in range(self._max_rounds):
+        thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools), settings=task.settings)
+        for _ in range(max_turns):
             step: dict[str, Any] = json.loads(await thinker.answer(Form(STEP), max_repairs=self._max_repairs))
             if step["finished"]:
                 actor.say(
@@ -312,10 +310,16 @@ class DualModelReasoner:
                 )
                 break
             actor.say(f"## Step\nDo only this step, and report its result in plain text: {step['instruction']}")
-            result = await actor.answer(None, await actor.work(self._max_tool_rounds))
+            result = await actor.answer(None, await actor.work(max_turns))
             thinker.say(f"The result:\n{fence(result)}")
         else:
-            actor.say("## Answer\nNo more steps can be taken. Give the answer to the job now.")
+            emit(MaxTurnsReached(model=self.thinker.name, turns=max_turns, tool_calls={}))
+            raise MaxTurnsError(
+                f"{self.thinker.name} gave an instruction in all of its {max_turns} turns, and never said that the work is "
+                "finished; give it more: Operator(max_turns=…), or `max_turns` of the operator in YAML",
+                max_turns,
+                {},
+            )
         return await actor.answer(form, max_repairs=self._max_repairs)
 
 

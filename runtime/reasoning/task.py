@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import Field, JsonValue
 
 from operad.runtime.knowledge.knowledge import Insight, Knowledge
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
@@ -31,6 +32,19 @@ class Example(Value):
     output: str
 
 
+class Filled(Value):
+    """Record of the values that an instruction contains.
+
+    Attributes:
+        start: Start of the first paragraph with a value. The text before it is the same for every job.
+        shown: Kind and name of each value that the instruction contains as a whole: ``input``, ``operator`` or ``item``,
+            and the name of the input, or the id of the operator or map.
+    """
+
+    start: int = 0
+    shown: tuple[tuple[str, str], ...] = ()
+
+
 class Task(Record):
     """Request of an operator to a reasoner (Chat2Graph, Workflow module, section 2.2).
 
@@ -39,7 +53,8 @@ class Task(Record):
 
     Attributes:
         job: Job of the workflow.
-        instruction: Role, aim and style of the operator.
+        instruction: Role, aim and style of the operator, with the values that it names.
+        filled: Values in the instruction; None without values.
         examples: Inputs with correct answers, shown before the job as earlier turns of the conversation.
         output_schema: Form of the answer, parsed and checked; it may be given as text or as plain values.
         actions: Recommended actions.
@@ -52,6 +67,8 @@ class Task(Record):
         insights: Insights of earlier runs.
         lesson: Lesson from the last attempt.
         files: Files of the job.
+        settings: Settings of the model's calls, in place of the model's own.
+        max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
         check: Parser of the answer, which raises ValueError for an unusable one. A reasoner that calls it can ask the
             model again in the same conversation, so that tools are not called again. An object or a list that it
             returns is the answer, even if it does not fit the `output_schema`.
@@ -59,6 +76,7 @@ class Task(Record):
 
     job: Job
     instruction: str
+    filled: Filled | None = None
     examples: tuple[Example, ...] = ()
     output_schema: AnswerSchema = TEXT_FORM
     actions: tuple[Action, ...] = ()
@@ -70,6 +88,8 @@ class Task(Record):
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     files: tuple[FileDescriptor, ...] = ()
+    settings: ModelSettings = NO_SETTINGS
+    max_turns: int | None = None
     check: Callable[[str], object] | None = Field(default=None, exclude=True, repr=False)
 
     if TYPE_CHECKING:  # the form may be given as text or as plain values

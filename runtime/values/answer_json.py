@@ -44,31 +44,36 @@ def without_half_escapes(text: str) -> str:
 
 
 def candidates(text: str, repair: bool) -> Iterator[Any]:
-    """Yield possible values of an answer: the whole text, code fences, JSON amid prose, and at last repaired JSON."""
+    """Yield possible values of an answer: the whole text, code fences and JSON amid prose, and at last repaired JSON.
+
+    Of several values, the last comes first: a model drafts before it answers.
+    """
     text = text.strip()
     fenced = list(_fenced(text))
-    for candidate in (text, *fenced):
+    found = list[tuple[int, Any]]()
+    for end, candidate in ((len(text), text), *fenced):
         try:
-            yield _load_json(candidate)
+            found.append((end, _load_json(candidate)))
         except (ValueError, RecursionError):
             continue
-    yield from _embedded(text)
-    for candidate in (*fenced, text) if repair else ():
+    found += _embedded(text)
+    yield from (value for _, value in sorted(found, key=lambda each: each[0], reverse=True))
+    for candidate in (*(inner for _, inner in fenced), text) if repair else ():
         start = min((at for at in (candidate.find("{"), candidate.find("[")) if at >= 0), default=-1)
         if start >= 0 and len(candidate) - start <= MAX_MENDED:
             yield from _repaired(candidate[start:])
 
 
-def _fenced(text: str) -> Iterator[str]:
-    """Yield the contents of code fences; a single pattern for begin and end would take quadratic time."""
+def _fenced(text: str) -> Iterator[tuple[int, str]]:
+    """Yield the end and the content of each code fence; a single pattern for begin and end would take quadratic time."""
     at = 0
     while (begin := _FENCE_BEGINS.search(text, at)) and (end := _FENCE_ENDS.search(text, begin.end())):
-        yield text[begin.end() : end.start()]
+        yield end.end(), text[begin.end() : end.start()]
         at = end.end()
 
 
-def _embedded(text: str) -> Iterator[Any]:
-    """Yield the JSON values amid prose: those that begin at one of the first `MAX_STARTS` brackets."""
+def _embedded(text: str) -> Iterator[tuple[int, Any]]:
+    """Yield the end and the value of JSON amid prose: those that begin at one of the first `MAX_STARTS` brackets."""
     decoder = json.JSONDecoder()
     at = 0
     for start in islice(re.finditer(r"[{\[]", text), MAX_STARTS):
@@ -78,7 +83,7 @@ def _embedded(text: str) -> Iterator[Any]:
             value, at = decoder.raw_decode(text, start.start())
         except (ValueError, RecursionError):
             continue
-        yield value
+        yield at, value
 
 
 def _repaired(text: str) -> Iterator[Any]:

@@ -15,6 +15,7 @@ OperadError                 operator_id, attempt; the cause is chained
 │   └── RequestError        the endpoint rejects this request: too long, not allowed
 ├── FetchError              a web address could not be fetched, or is not allowed
 ├── AnswerError             a model's answers never fit its schema
+├── MaxTurnsError           a model used all turns of an operator without an answer
 ├── ToolError               a tool could not be created or called
 ├── MissingExtraError       an optional dependency is not installed
 └── RunningLoopError        a synchronous method was called inside a running event loop
@@ -356,6 +357,28 @@ class AnswerError(OperadError):
             except OperatorError as error:
                 print(isinstance(error.__cause__, AnswerError))  # True
     """
+
+
+class MaxTurnsError(OperadError):
+    """A model used all its turns for tool calls, and gave no answer.
+
+    Example:
+        again = CallTools({"look": {}})
+        with ScriptedModel([again, again]) as endless:
+            try:
+                Workflow(Operator("Look.", tools=[look], max_turns=2), model=endless.model).run("hello")
+            except OperatorError as error:
+                print(error.__cause__.turns)  # 2
+
+    Attributes:
+        turns: Number of turns.
+        tool_calls: Number of calls by the name of the tool.
+    """
+
+    def __init__(self, message: str, turns: int, tool_calls: Mapping[str, int]) -> None:
+        super().__init__(message)
+        self.turns = turns
+        self.tool_calls = tool_calls
 
 
 class ToolError(OperadError):

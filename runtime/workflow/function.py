@@ -204,10 +204,10 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
             self._warn_of_near_misses(unbound, known)
         return issues
 
-    def check_item(self, before: Collection[str]) -> list[Issue]:
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
         """Return the issues of the function as the body of a map with these predecessors."""
         with suppress(OperadError):  # `check` reports it
-            if self._free or self._others:
+            if of_map and (self._free or self._others):
                 return [Issue("parameter", text, self._id) for text in unknown_beside_item(self._free, before)]
         return []
 

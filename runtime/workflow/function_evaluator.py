@@ -86,7 +86,7 @@ class FunctionEvaluator(BaseOperator[Any]):
             InputError: The function returns a value other than None or a `WorkflowMessage`.
         """
         try:
-            returned = await self._returned(call)
+            returned = await self.returned(call)
         except FaultError as fault:
             return WorkflowMessage(
                 status=WorkflowStatus.EXECUTION_ERROR,
@@ -103,7 +103,7 @@ class FunctionEvaluator(BaseOperator[Any]):
             "FaultError(…, lesson='…') if it is wrong, or return a WorkflowMessage with a status"
         )
 
-    async def _returned(self, call: OperatorCall) -> Any:
+    async def returned(self, call: OperatorCall) -> Any:
         """Call the function with the answers of the last operators and of earlier ones that its parameters name."""
         scope = current_scope()
         operators: Collection[str] = scope.run.build.graph.operators if scope else ()

@@ -23,20 +23,41 @@ def fault_in_list(schema: Mapping[str, Any], operator_id: str, path: Sequence[st
         operator_id: The id of the operator.
         path: The names of the fields that lead to the list; empty for the whole answer.
     """
+    at, part, missing = _at_path(schema, operator_id, path)
+    if missing:
+        return fault_in_path(schema, operator_id, path)
+    kind = _type(part)
+    return None if kind in ("", "array") else ("not-a-list", f"{at!r} is declared as {kind}, and a map needs a list")
+
+
+def fault_in_path(schema: Mapping[str, Any], operator_id: str, path: Sequence[str]) -> tuple[str, str] | None:
+    """Return the code and the message of an issue if a declared answer lacks a part; None if it may have the part.
+
+    Args:
+        schema: The JSON Schema of the answer.
+        operator_id: The id of the operator.
+        path: The names of the fields that lead to the part; empty for the whole answer.
+    """
+    at, part, missing = _at_path(schema, operator_id, path)
+    properties: Mapping[str, Any] = part.get("properties", {})
+    if not missing or (part.get("additionalProperties") is not False and _type(part) in ("", "object")):
+        return None
+    known = f"; it has: {shorten(list(properties))}" if properties else ""
+    return "unknown-output", f"{at!r} has no {missing!r}{did_you_mean(missing, properties)}{known}"
+
+
+def _at_path(schema: Mapping[str, Any], operator_id: str, path: Sequence[str]) -> tuple[str, Mapping[str, Any], str]:
+    """Return the place and schema of the last part on a path that is declared, and the name that it lacks, if any."""
     part = _resolved(schema, schema)
-    if path[:1] == ["output"] and "output" not in part.get("properties", {}):
+    if path and path[0] == "output" and "output" not in part.get("properties", {}):
         path = path[1:]  # an answer that is not an object is named ``output``
     at = operator_id
     for name in path:
         properties: Mapping[str, Any] = part.get("properties", {})
         if name not in properties:
-            if part.get("additionalProperties") is not False and _type(part) in ("", "object"):
-                return None
-            known = f"; it has: {shorten(list(properties))}" if properties else ""
-            return "unknown-output", f"{at!r} has no {name!r}{did_you_mean(name, properties)}{known}"
+            return at, part, name
         at, part = f"{at}.{name}", _resolved(schema, properties[name])
-    kind = _type(part)
-    return None if kind in ("", "array") else ("not-a-list", f"{at!r} is declared as {kind}, and a map needs a list")
+    return at, part, ""
 
 
 def _resolved(schema: Mapping[str, Any], part: Any) -> Mapping[str, Any]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable, Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterable, Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Generic, Literal, cast, overload
 
+from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import current_scope
@@ -30,7 +31,7 @@ from operad.runtime.values.own import own as own_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
-from operad.runtime.workflow.nested import contains
+from operad.runtime.workflow.nested import contains, inside_issues
 from operad.runtime.workflow.predecessors import before_own, is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -247,7 +248,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
             for i in self.body.graph().check()
         ]
         if before:  # without predecessors, the map may be in the body of another one, whose names are unknown here
-            issues += [Issue(i.code, i.message, f"{self._id}/{i.where}") for i in self._item_issues(before)]
+            issues += inside_issues(self.body, self._id, before, of_map=True)
         owner, _, path = (self._over or "").partition(".")
         names = path.split(".") if path else []
         source = before.get(owner) if names else None
@@ -259,12 +260,10 @@ class Map(BaseOperator[list[T]], Generic[T]):
             issues.append(Issue(code, message, self._id))
         return issues
 
-    def _item_issues(self, before: Collection[str]) -> Iterator[Issue]:
-        """Yield the issues of the functions in the body that take the item."""
-        graph = self.body.graph()
-        for operator_id, operator in graph.operators.items():
-            if isinstance(operator, FunctionOperator) and not graph.before.get(operator_id):
-                yield from operator.check_item(before)
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names in the instructions of the body, which may name the item and its index."""
+        found = self.body.built().check_inputs(inputs, [*before, "item", "index"])
+        return [Issue(i.code, i.message, f"{self._id}/{i.where}") for i in found]
 
     @refusing_jobs
     async def run(self, call: OperatorCall) -> WorkflowMessage:

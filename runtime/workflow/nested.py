@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
+from pydantic import JsonValue
+
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import read_outside
@@ -63,7 +65,13 @@ class Within(BaseOperator[Any]):
         if contains(self.body, self.body):
             return [Issue("nested-in-itself", "the workflow contains itself; make a second one for the inside", name)]
         found = self.body.graph().check()
-        return [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+        issues = [Issue(i.code, i.message, f"{name}/{i.where}" if i.where else name) for i in found]
+        return issues + inside_issues(self.body, name, before, of_map=False)
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names in the instructions of the nested workflow."""
+        found = self.body.built().check_inputs(inputs, before)
+        return [Issue(i.code, i.message, f"{self.get_id()}/{i.where}") for i in found]
 
     def inputs_read(self, is_first: bool) -> Collection[str] | None:
         """Return the names of the inputs of the job that the operators of the nested workflow read."""
@@ -76,6 +84,17 @@ class Within(BaseOperator[Any]):
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Run the workflow inside the current run."""
         return await run_nested(self.body, call)
+
+
+def inside_issues(body: Workflow, place: str, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+    """Return the issues of the first operators of a workflow that comes after others, or of the body of a map."""
+    graph = body.graph()
+    first = [each for key, each in graph.operators.items() if not graph.before.get(key)] if before else []
+    return [
+        Issue(issue.code, issue.message, f"{place}/{issue.where}")
+        for operator in first
+        for issue in operator.check_inside(before, of_map=of_map)
+    ]
 
 
 async def run_nested(workflow: Workflow, call: OperatorCall, item: MapItem | None = None) -> WorkflowMessage:

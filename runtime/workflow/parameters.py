@@ -235,7 +235,7 @@ def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]
         free: The parameters that take answers.
         before: The ids of the operator's predecessors.
     """
-    ids = _by_name(before)
+    ids = ids_by_name(before)
     bound = {parameter.name: ids[parameter.name] for parameter in free if parameter.name in ids}
     required = [parameter for parameter in free if parameter.default is inspect.Parameter.empty] or list(free)
     if not bound and len(required) == 1 and len(before) == 1:
@@ -243,7 +243,7 @@ def bindings(free: Sequence[Parameter], before: Sequence[str]) -> dict[str, str]
     return bound
 
 
-def _by_name(ids: Sequence[str]) -> dict[str, str]:
+def ids_by_name(ids: Sequence[str]) -> dict[str, str]:
     """Return ids by the names of parameters that are bound to them; of ``x-y`` and ``x_y``, the second by ``x_y``."""
     return {as_name(each): each for each in reversed(ids)} | {each: each for each in ids}
 
@@ -295,7 +295,7 @@ def values_for_item(
     before.pop(item.operator_id, None)
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))
-    ids = _by_name(list(before))
+    ids = ids_by_name(list(before))
     named = {"index": item.changed(answer="index")} | {each: before[source] for each, source in ids.items()}
     named[_taking_item(free, named)] = item
     values = {parameter.name: parameter.value(named[parameter.name]) for parameter in free if parameter.name in named}

@@ -31,13 +31,16 @@ def check_start(
         has_workers: True if workers run the operators, with their own models.
 
     Raises:
-        InvalidError: An operator reads the messages of an operator that is not in the workflow.
+        InvalidError: An operator reads the messages of an operator that is not in the workflow, or an instruction names
+            neither an operator before it nor an input of the job.
         InputError: A model is not configured, the deps or secrets are missing, or no operator reads an input of the job.
     """
     if build.reads:
         _check_reads(build)
-    if call.job.inputs and unfinished is None:
-        _check_inputs(build, call.job)
+    if unfinished is None:
+        if call.job.inputs:
+            _check_inputs(build, call.job)
+        _check_names(build, call)
     check_resume(build, call, unfinished, has_workers=has_workers)
 
 
@@ -64,6 +67,15 @@ def _check_inputs(build: Build, job: Job) -> None:
             f"{shorten(sorted(read)) or 'none'}. A function reads the inputs that its parameters name, or all of them "
             "from `job.inputs`, with a parameter `job: Job`"
         )
+
+
+def _check_names(build: Build, call: OperatorCall) -> None:
+    """Raise InvalidError if an instruction names neither an input of the job nor an operator before its operator."""
+    issues = list[Issue]()
+    with suppress(InvalidError):  # an edit broke a nested workflow; its run reports it
+        issues = build.check_inputs(call.job.inputs, [message.operator_id for message in call.messages])
+    if issues:
+        raise InvalidError(f"workflow {build.name!r} cannot do this job", issues)
 
 
 def check_deps(build: Build, unfinished: Collection[BaseOperator] | None = None) -> None:

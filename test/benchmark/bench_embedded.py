@@ -18,6 +18,8 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
+from operad.runtime.models.settings import ModelSettings
 
 SHORT, LONG, TURNS = 20, 700, 3
 
@@ -25,13 +27,13 @@ SHORT, LONG, TURNS = 20, 700, 3
 def prompt(number: int, words: int) -> list[dict[str, str]]:
     """Return a prompt of so many words and a question; each number gives another beginning."""
     text = " ".join(f"harbour {number} {each}" for each in range(words // 3))
-    return [{"role": "user", "content": f"{number}: {text}. Tell me a long story about this harbour."}]
+    return [Message.user(f"{number}: {text}. Tell me a long story about this harbour.")]
 
 
 async def timed(number: int, words: int, answer: int) -> tuple[float, int, int]:
     """Return the seconds of a call, and its prompt and completion tokens."""
     began = time.perf_counter()
-    completion = await EmbeddedModel().complete(prompt(number, words), max_tokens=answer)
+    completion = await EmbeddedModel().complete(prompt(number, words), settings=ModelSettings(max_tokens=answer))
     usage = completion.usage
     return time.perf_counter() - began, usage.prompt_tokens, usage.completion_tokens
 

@@ -85,7 +85,7 @@ class Played:
             answer = f"{ANSWER} {MISTAKE if mistaken else 'right'}"
         if not self._blames:
             task = task.model_copy(update={"transcript": (), "workflow_messages": tuple(inputs)})
-        read = sum(len(message["content"].split()) for message in render(task))
+        read = sum(len(message.text.split()) for message in render(task))
         usage = Usage(calls=1, prompt_tokens=read, completion_tokens=len(answer.split()))
         events.emit(events.ModelAnswered(model="played", usage=usage))
         return answer

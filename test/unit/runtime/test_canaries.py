@@ -15,12 +15,13 @@ from operad.operators.web.fetch import FetchError, Guard, fetch
 from operad.operators.web.search import SerpApi
 from operad.operators.web.searches import Tavily
 from operad.runtime.models.embedding import EmbeddingModel
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.testing import Fail, Raw, Say, ScriptedModel
 from operad.runtime.values.errors import ModelError, OperadError, ToolError
 
 CANARY = "canary-9f8e7d6c5b4a"
-HELLO = [{"role": "user", "content": "hello there"}]
+HELLO = [Message.user("hello there")]
 
 EXPERT = """
 operators:
@@ -110,7 +111,7 @@ REPEATING = {
 @pytest.mark.parametrize("step", REPEATING.values(), ids=REPEATING)
 def test_a_key_that_an_endpoint_repeats_is_nowhere(place, run, step):
     (place.folder / "expert.yaml").write_text(EXPERT)
-    with ScriptedModel([step]) as endpoint:
+    with ScriptedModel(lambda _: step) as endpoint:  # some of the failures are retried
         status = run(
             "run", "expert.yaml", "--job", "Go.", "--base-url", endpoint.base_url, "--events", "run.jsonl", "--json"
         )

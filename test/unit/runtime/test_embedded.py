@@ -11,6 +11,8 @@ import pytest
 
 from operad.runtime.models import embedded
 from operad.runtime.models.embedded import EmbeddedModel, default_weights
+from operad.runtime.models.messages import Message
+from operad.runtime.models.settings import ModelSettings
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
@@ -18,7 +20,7 @@ from operad.runtime.values.errors import InputError, MissingExtraError, ModelErr
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
 
-HELLO = [{"role": "user", "content": "Say hello."}]
+HELLO = [Message.user("Say hello.")]
 
 
 def closed(**properties):
@@ -26,7 +28,7 @@ def closed(**properties):
 
 
 async def test_it_writes_words_and_counts_tokens():
-    completion = await EmbeddedModel().complete(HELLO, max_tokens=4)
+    completion = await EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=4))
     assert completion.text
     assert completion.finish_reason == "length"
     assert (completion.usage.completion_tokens, completion.usage.prompt_tokens > 10) == (4, True)
@@ -34,17 +36,17 @@ async def test_it_writes_words_and_counts_tokens():
 
 async def test_it_keeps_to_a_schema():
     schema = closed(person={"enum": ["Ada Brook", "Max Roe"]})
-    asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
+    asked = [Message.user("Who is credited? libfoo: Fix a leak. Reported by Max Roe.")]
     completion = await EmbeddedModel().complete(
-        asked, response_format=AnswerSchema.unchecked(schema).response_format, max_tokens=40
+        asked, output=AnswerSchema.unchecked(schema), settings=ModelSettings(max_tokens=40)
     )
     assert json.loads(completion.text)["person"] in {"Ada Brook", "Max Roe"}
 
 
 async def test_of_an_answer_of_choices_only_the_tokens_that_choose_are_written():
     schema = closed(component={"enum": ["libfoo"]}, names=closed(**{"Max Roe": {"enum": ["credited", "other"]}}))
-    asked = [{"role": "user", "content": "Who is credited? libfoo: Fix a leak. Reported by Max Roe."}]
-    completion = await EmbeddedModel().complete(asked, response_format=AnswerSchema.unchecked(schema).response_format)
+    asked = [Message.user("Who is credited? libfoo: Fix a leak. Reported by Max Roe.")]
+    completion = await EmbeddedModel().complete(asked, output=AnswerSchema.unchecked(schema))
     assert json.loads(completion.text)["component"] == "libfoo"
     assert (completion.finish_reason, completion.usage.completion_tokens) == ("stop", 1)
     assert completion.usage.prompt_tokens > 40
@@ -52,14 +54,16 @@ async def test_of_an_answer_of_choices_only_the_tokens_that_choose_are_written()
 
 async def test_a_choice_can_begin_with_any_character():
     schema = closed(sign={"enum": ["🜚 gold", "🜛 silver"]})
-    completion = await EmbeddedModel().complete(HELLO, response_format=AnswerSchema.unchecked(schema).response_format)
+    completion = await EmbeddedModel().complete(HELLO, output=AnswerSchema.unchecked(schema))
     assert json.loads(completion.text)["sign"] in {"🜚 gold", "🜛 silver"}
 
 
 async def test_the_same_question_has_the_same_answer_whatever_else_is_asked():
     model = EmbeddedModel()
-    asked = [[{"role": "user", "content": f"Name a fruit with the letter {letter}."}] for letter in "ABA"]
-    first, _, third = await asyncio.gather(*[model.complete(messages, max_tokens=6) for messages in asked])
+    asked = [[Message.user(f"Name a fruit with the letter {letter}.")] for letter in "ABA"]
+    first, _, third = await asyncio.gather(
+        *[model.complete(messages, settings=ModelSettings(max_tokens=6)) for messages in asked]
+    )
     assert first.text == third.text
 
 
@@ -77,19 +81,19 @@ async def test_it_uses_a_tool_by_constrained_choice():
         tools=(Tool.of(look_up),),
         output_schema='{"type": "object", "properties": {"kind": {"enum": ["fruit", "tool"]}}, "required": ["kind"]}',
     )
-    answer = await MonoModelReasoner(EmbeddedModel(max_tokens=60), max_rounds=2).infer(task)
+    answer = await MonoModelReasoner(EmbeddedModel(max_tokens=60), max_turns=2).infer(task)
     assert json.loads(answer)["kind"] in {"fruit", "tool"}
     assert len(called) <= 1  # whether it looks anything up is up to the model
 
 
 async def test_a_prompt_that_is_too_long_is_an_error_that_names_tokens():
     with pytest.raises(ModelError, match=r"too many tokens: request \(9\d\d\d tokens\) exceeds .* \(8192 tokens\)"):
-        await EmbeddedModel().complete([{"role": "user", "content": "hello " * 9000}])
+        await EmbeddedModel().complete([Message.user("hello " * 9000)])
 
 
 def test_threads_share_one_server():
     def ask():
-        asyncio.run(EmbeddedModel().complete(HELLO, max_tokens=1))
+        asyncio.run(EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1)))
 
     threads = [threading.Thread(target=ask) for _ in range(4)]
     for thread in threads:
@@ -100,7 +104,7 @@ def test_threads_share_one_server():
 
 
 def test_its_key_is_not_shown():
-    asyncio.run(EmbeddedModel().complete(HELLO, max_tokens=1))
+    asyncio.run(EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1)))
     [server] = embedded._servers.values()
     assert len(server.key) == 43
     assert server.key not in repr(server)
@@ -124,14 +128,14 @@ async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash
     weights = default_weights()
     monkeypatch.setattr(embedded, "_servers", {})  # so that nothing of it is left to other tests, nor theirs to it
     monkeypatch.setattr(embedded, "_checked", set())
-    await EmbeddedModel.of(weights).complete(HELLO, max_tokens=1)
+    await EmbeddedModel.of(weights).complete(HELLO, settings=ModelSettings(max_tokens=1))
     monkeypatch.setattr(embedded, "_check", check)
     with pytest.raises(ModelError, match="its SHA-256 is"):
-        await EmbeddedModel.of(weights, sha256="0" * 64).complete(HELLO, max_tokens=1)
+        await EmbeddedModel.of(weights, sha256="0" * 64).complete(HELLO, settings=ModelSettings(max_tokens=1))
     right = hashlib.sha256(weights.read_bytes()).hexdigest()
     for model in [EmbeddedModel.of(weights, sha256=right)] * 2:
-        await model.complete(HELLO, max_tokens=1)
-    await EmbeddedModel.of(weights, sha256=right).complete(HELLO, max_tokens=1)
+        await model.complete(HELLO, settings=ModelSettings(max_tokens=1))
+    await EmbeddedModel.of(weights, sha256=right).complete(HELLO, settings=ModelSettings(max_tokens=1))
     assert hashed == ["0" * 64, right]
 
 
@@ -176,17 +180,19 @@ async def test_a_missing_server_package_is_said_with_what_to_install(monkeypatch
 INTERRUPTED = """
 import asyncio, os, signal, time
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
+from operad.runtime.models.settings import ModelSettings
 
 signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where a shell started the tests in the background
 
 async def main():
     model = EmbeddedModel()
-    await model.complete([{"role": "user", "content": "hi"}], max_tokens=1)
+    await model.complete([Message.user("hi")], settings=ModelSettings(max_tokens=1))
     began = time.time()
-    await model.complete([{"role": "user", "content": PROMPT[: len(PROMPT) // 100 + 20]}], max_tokens=20)
+    await model.complete([Message.user(PROMPT[: len(PROMPT) // 100 + 20])], settings=ModelSettings(max_tokens=20))
     print(100 * (time.time() - began))
     asyncio.get_running_loop().call_later(0.5, interrupt)
-    await model.complete([{"role": "user", "content": PROMPT}], max_tokens=2000)
+    await model.complete([Message.user(PROMPT)], settings=ModelSettings(max_tokens=2000))
 
 def interrupt():
     print(time.time(), flush=True)

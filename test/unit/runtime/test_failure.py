@@ -37,6 +37,7 @@ from operad.runtime import (
     WorkflowMessage,
     events,
 )
+from operad.runtime.models.messages import Message
 from operad.runtime.testing import CallTools, Fail, Hang, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 
 JOB = Job(goal="goal")
@@ -485,7 +486,7 @@ async def test_cancelling_ends_what_waits_for_a_place(engine, cancel):
 async def test_cancelling_ends_what_waits_for_an_endpoints_limits(engine, cancel):
     with ScriptedModel([Say("first")]) as scripted:
         model = scripted.model.model_copy(update={"limits": Limits(requests_per_minute=1)})
-        await model.complete([{"role": "user", "content": "hello"}])
+        await model.complete([Message.user("hello")])
         await cancel(chain(engine, asks()), lambda: asyncio.sleep(0.05), MonoModelReasoner(model))
         await model.aclose()
 

@@ -27,6 +27,7 @@ from operad.runtime import (
     events,
 )
 from operad.runtime.events import TokenStreamed, ToolCalled
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import MOST_CALLS, Model
 from operad.runtime.reasoning.prompt import DATA_RULE
 from operad.runtime.reasoning.task import Task
@@ -36,7 +37,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import SchemaMismatch
 
-HELLO = [{"role": "user", "content": "hello there"}]
+HELLO = [Message.user("hello there")]
 EVENTS = "text/event-stream"
 
 
@@ -90,9 +91,8 @@ async def test_indices_that_cannot_be_sorted_are_no_protocol():
     assert "does not speak the OpenAI chat-completions protocol" in await failure(calls(1, None, "x"))
 
 
-@pytest.mark.parametrize("name", ["echo", ""])
-async def test_a_turn_calls_a_bounded_number_of_tools(name):
-    error = await failure(calls(*range(MOST_CALLS + 1), name=name))
+async def test_a_turn_calls_a_bounded_number_of_tools():
+    error = await failure(calls(*range(MOST_CALLS + 1)))
     assert error.endswith(f"calls more than the maximum of {MOST_CALLS} tools in one turn")
     async with ScriptedModel([calls(*range(MOST_CALLS))]) as endpoint:
         assert len((await endpoint.model.complete(HELLO)).tool_calls) == MOST_CALLS
@@ -377,7 +377,7 @@ def page(tmp_path):
 async def test_a_model_that_obeys_a_document_has_no_more_tools_and_turns_than_before(page):
     shell = CallTools([("shell", {"command": "rm -rf /"})])
     async with ScriptedModel([shell, shell, Say("I could not.")]) as endpoint:
-        reasoner = MonoModelReasoner(endpoint.model, max_rounds=3)
+        reasoner = MonoModelReasoner(endpoint.model, max_turns=3)
         assert await reasoner.infer(task(Tool.of(echo), files=(page,))) == "I could not."
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests]
     assert offered == [["echo"]] * 3
@@ -395,7 +395,7 @@ async def test_a_thinker_that_never_finishes_has_a_bounded_number_of_turns(page)
         return Say("done")
 
     async with ScriptedModel(think) as endpoint:
-        reasoner = DualModelReasoner(endpoint.model, max_rounds=3)
+        reasoner = DualModelReasoner(endpoint.model, max_turns=3)
         assert await reasoner.infer(task(files=(page,))) == "done"
     assert len(endpoint.requests) == 7
 

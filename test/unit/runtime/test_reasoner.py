@@ -18,6 +18,7 @@ from operad.runtime.events import (
 )
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import shown_messages
 from operad.runtime.models.model import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
@@ -63,7 +64,7 @@ def asked_for(request):
 
 
 def test_a_bare_task_is_the_instruction_and_the_goal():
-    assert render(task()) == [
+    assert [*shown_messages(render(task()))] == [
         {"role": "system", "content": "You add."},
         {"role": "user", "content": "Sum up."},
     ]
@@ -71,7 +72,7 @@ def test_a_bare_task_is_the_instruction_and_the_goal():
 
 def test_a_goal_alone_is_said_as_it_is_and_without_an_instruction_there_is_no_system_message():
     goal = "\nSay it in\n```json\n{}\n```\n"
-    assert render(task(job=Job(goal=goal), instruction=" ")) == [{"role": "user", "content": goal}]
+    assert [*shown_messages(render(task(job=Job(goal=goal), instruction=" ")))] == [{"role": "user", "content": goal}]
 
 
 def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
@@ -90,8 +91,8 @@ def test_everything_a_task_holds_is_in_the_prompt_in_sections(tmp_path):
             files=(FileDescriptor.of(notes),),
         )
     )
-    assert system["content"] == f"You add.\n\n{DATA_RULE}"
-    assert user["content"] == (
+    assert system.text == f"You add.\n\n{DATA_RULE}"
+    assert user.text == (
         "## Job\nSum up.\n\n"
         "## Context\nFor a friend.\n\n"
         '## Inputs\n```\n{\n "n": 3\n}\n```\n\n'
@@ -116,7 +117,7 @@ def test_a_verdict_is_shown_with_the_message_that_was_judged():
         operator_id="me",
     )
     [_, user] = render(task(workflow_messages=(message,)))
-    assert "### Result of me\n```\n2+2=5\n```\nVerdict: EXECUTION_ERROR. Wrong.\nLesson: Count." in user["content"]
+    assert "### Result of me\n```\n2+2=5\n```\nVerdict: EXECUTION_ERROR. Wrong.\nLesson: Count." in user.text
 
 
 def test_text_cannot_break_out_of_its_fence():
@@ -128,18 +129,18 @@ def test_files_share_a_budget_and_what_is_cut_is_marked(tmp_path):
         (tmp_path / f"{name}.txt").write_text(name * 10)
     files = tuple(FileDescriptor.of(tmp_path / f"{name}.txt") for name in "abc")
     [_, user] = render(task(files=files), budget=15)
-    assert "```\naaaaaaaaaa\n```" in user["content"]
-    assert "```\nbbbbb\n[… cut: 5 more characters]\n```" in user["content"]
-    assert "### c.txt (text/plain, 10 bytes)\n(not shown: the files before it fill the prompt)" in user["content"]
+    assert "```\naaaaaaaaaa\n```" in user.text
+    assert "```\nbbbbb\n[… cut: 5 more characters]\n```" in user.text
+    assert "### c.txt (text/plain, 10 bytes)\n(not shown: the files before it fill the prompt)" in user.text
 
 
 def test_binary_files_are_named_but_not_shown(tmp_path):
     (tmp_path / "a.png").write_bytes(b"\x89PNG")
     (tmp_path / "blob").write_bytes(b"\0\1")
     [_, user] = render(task(files=tuple(FileDescriptor.of(tmp_path / name) for name in ("a.png", "blob"))))
-    assert "### a.png (image/png, 4 bytes)\n(an image; this model cannot be shown images)" in user["content"]
-    assert "(not shown: " in user["content"]
-    assert "is binary" in user["content"]
+    assert "### a.png (image/png, 4 bytes)\n(an image; this model cannot be shown images)" in user.text
+    assert "(not shown: " in user.text
+    assert "is binary" in user.text
 
 
 def test_a_cut_says_how_much_is_missing():
@@ -157,10 +158,10 @@ async def test_without_tools_and_schema_the_answer_is_what_the_model_says(in_a_r
 
         (answer, usage), heard = await in_a_run(work)
     assert answer == "Four."
-    assert scripted.requests[0]["messages"] == render(task())
+    assert scripted.requests[0]["messages"] == [*shown_messages(render(task()))]
     assert usage.calls == 1
     assert [type(event) for event in heard] == [ModelAsked, TokenStreamed, ModelAnswered]
-    assert heard[0].messages == tuple(render(task()))
+    assert heard[0].messages == shown_messages(render(task()))
     assert (heard[2].call_id, heard[2].text) == (heard[0].call_id, "Four.")
 
 
@@ -242,7 +243,7 @@ async def test_a_long_result_is_cut_with_a_mark():
 async def test_in_the_last_round_the_model_must_answer():
     calls = CallTools([("add", {"a": 1, "b": 1})])
     async with ScriptedModel([calls, calls, Say("Two.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model, max_rounds=3).infer(task(tools=(ADD,))) == "Two."
+        assert await MonoModelReasoner(scripted.model, max_turns=3).infer(task(tools=(ADD,))) == "Two."
     assert [request["tool_choice"] for request in scripted.requests] == ["auto", "auto", "none"]
 
 
@@ -258,7 +259,7 @@ async def test_in_the_last_round_the_model_must_answer():
 async def test_a_model_that_says_nothing_is_an_error(step, why):
     async with ScriptedModel([step]) as scripted:
         with pytest.raises(AnswerError) as raised:
-            await MonoModelReasoner(scripted.model, max_rounds=1).infer(task(tools=(ADD,)))
+            await MonoModelReasoner(scripted.model, max_turns=1).infer(task(tools=(ADD,)))
     assert str(raised.value) == f"scripted said nothing{why}"
 
 
@@ -483,7 +484,7 @@ async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():
     steps = [Say('{"tool": "now"}'), Say('{"tool": "now"}'), Say("Noon.")]
     async with ScriptedModel(steps) as scripted:
         constrained = scripted.model.model_copy(update={"tools": "constrained"})
-        assert await MonoModelReasoner(constrained, max_rounds=3).infer(task(tools=(Tool.of(now),))) == "Noon."
+        assert await MonoModelReasoner(constrained, max_turns=3).infer(task(tools=(Tool.of(now),))) == "Noon."
 
 
 async def test_a_tool_called_answer_is_told_from_answering():
@@ -570,7 +571,7 @@ def test_numbers_that_leave_no_room_for_an_answer_are_an_error(reasoner, name, n
 
 def test_an_actor_without_rounds_is_an_error():
     with pytest.raises(InputError, match="max_tool_rounds must be at least 1, not 0"):
-        DualModelReasoner(max_tool_rounds=0)
+        DualModelReasoner(max_turns=0)
 
 
 async def test_one_model_in_both_roles_is_described_once_before_and_after_use():
@@ -602,7 +603,7 @@ async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():
 async def test_one_model_may_both_think_and_act_and_rounds_are_bounded():
     on = '{"instruction": "Go on.", "finished": false}'
     async with ScriptedModel([Say(on), Say("one"), Say(on), Say("two"), Say("the end")]) as scripted:
-        assert await DualModelReasoner(scripted.model, max_rounds=2).infer(task()) == "the end"
+        assert await DualModelReasoner(scripted.model, max_turns=2).infer(task()) == "the end"
     assert "No more steps can be taken" in scripted.requests[-1]["messages"][-1]["content"]
 
 
@@ -644,9 +645,9 @@ def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_tha
         operator_id="judge",
     )
     task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Earlier.\nLESSON")
-    said = render(task)[-1]["content"]
+    said = render(task)[-1].text
     assert (said.count("TEXT"), said.count("LESSON"), said.count("EVAL")) == (1, 1, 1)
-    assert render(task.model_copy(update={"lesson": ""}))[-1]["content"].count("LESSON") == 1
+    assert render(task.model_copy(update={"lesson": ""}))[-1].text.count("LESSON") == 1
 
 
 def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_lines_of_the_feedback():
@@ -659,10 +660,10 @@ def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_l
         parts=(WorkflowMessage(scratchpad="OTHER", operator_id="text"), own),
     )
     task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Faults:\n- Too long")
-    said = render(task)[-1]["content"]
+    said = render(task)[-1].text
     assert (said.count("OWN"), said.count("OTHER"), said.count("Bad."), said.count("Too long")) == (2, 0, 1, 1)
     unlike = own.model_copy(update={"scratchpad": "OTH"})
-    assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1]["content"]
+    assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1].text
 
 
 def test_a_report_that_quotes_the_result_before_it_is_shown():
@@ -670,7 +671,7 @@ def test_a_report_that_quotes_the_result_before_it_is_shown():
     report = WorkflowMessage(
         scratchpad="Risks\n\napprove\n\nCosts", status=WorkflowStatus.EXECUTION_ERROR, operator_id="inner"
     )
-    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=(choice, report)))[-1]["content"]
+    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=(choice, report)))[-1].text
     assert f"```\n{report.scratchpad}\n```" in shown
 
 
@@ -681,14 +682,14 @@ def test_lines_that_the_feedback_has_only_as_a_part_are_shown():
     task = Task(
         job=Job(goal="g"), instruction="i", workflow_messages=(verdict,), lesson="Not enough, score: 25.\nCutlery"
     )
-    assert "Verdict: EXECUTION_ERROR. No\n\nscore: 2\nLesson: Cut" in render(task)[-1]["content"]
+    assert "Verdict: EXECUTION_ERROR. No\n\nscore: 2\nLesson: Cut" in render(task)[-1].text
 
 
 @pytest.mark.parametrize("evaluation", ["", "checked"])
 def test_equal_answers_of_several_operators_are_all_shown(evaluation):
     answers = [("r1", "approve"), ("r2", "approve"), ("r3", "reject")]
     said = tuple(WorkflowMessage(text, operator_id=name, evaluation=evaluation) for name, text in answers)
-    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1]["content"]
+    shown = render(Task(job=Job(goal="g"), instruction="i", workflow_messages=said))[-1].text
     assert all(f"### Result of {name}\n```\n{text}\n```" in shown for name, text in answers)
 
 
@@ -696,14 +697,14 @@ def test_what_operators_hand_on_is_never_cut():
     said = WorkflowMessage(scratchpad="s" * 50_000)
     verdict = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, evaluation="e" * 50_000, lesson="l" * 50_000)
     task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(said, verdict), lesson="m" * 50_000)
-    shown = render(task, budget=100)[-1]["content"]
+    shown = render(task, budget=100)[-1].text
     assert all(letter * 50_000 in shown for letter in "selm")
 
 
 def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
     item = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, over=("docs",))
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"], "tone": "kind"})
-    shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1]["content"]
+    shown = render(Task(job=job, instruction="", workflow_messages=(item,)))[-1].text
     assert '"tone": "kind"' in shown
     assert "### Item to work on, from docs\n```\nb\n```" in shown
     assert '"docs"' not in shown
@@ -712,13 +713,13 @@ def test_an_item_of_a_map_is_shown_without_the_list_that_it_is_of():
 def test_an_operator_with_the_outputs_item_and_index_hides_no_list():
     own = WorkflowMessage(scratchpad="b", outputs={"item": "b", "index": 1}, operator_id="find")
     job = Job(goal="Sort.", inputs={"docs": ["a", "b"]})
-    assert '"docs"' in render(Task(job=job, instruction="", workflow_messages=(own,)))[-1]["content"]
+    assert '"docs"' in render(Task(job=job, instruction="", workflow_messages=(own,)))[-1].text
 
 
 def test_results_of_a_map_are_shown_whole_beside_the_beginnings_of_their_items():
     parts = tuple(WorkflowMessage(scratchpad=f"result {n} " * 2_000, item=str(n) * 9_000) for n in (1, 2))
     message = WorkflowMessage(scratchpad="", parts=parts)
-    shown = render(Task(job=Job(goal="g"), instruction="", workflow_messages=(message,)))[-1]["content"]
+    shown = render(Task(job=Job(goal="g"), instruction="", workflow_messages=(message,)))[-1].text
     assert all(part.scratchpad.strip() in shown for part in parts)
     assert f"Item: {'1' * 500}\n[… cut: 8,500 more characters]" in shown
 

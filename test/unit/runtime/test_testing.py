@@ -6,6 +6,7 @@ from pydantic import BaseModel
 
 from operad import Operator, Workflow
 from operad.runtime import BuiltinWorkflow, testing
+from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import (
     CallTools,
@@ -21,7 +22,7 @@ from operad.runtime.values.errors import AnswerError, ModelError, OperadError, O
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
 
-HELLO = [{"role": "user", "content": "hello there"}]
+HELLO = [Message.user("hello there")]
 
 
 def task(instruction="Do it.", goal="a goal"):
@@ -146,7 +147,7 @@ async def test_a_scripted_model_answers_the_real_client_and_counts_words_as_toke
         completion = await scripted.model.complete(HELLO)
     assert completion.text == "good day to you"
     assert (completion.usage.prompt_tokens, completion.usage.completion_tokens) == (2, 4)
-    assert scripted.requests[0]["messages"] == HELLO
+    assert scripted.requests[0]["messages"] == [*shown_messages(HELLO)]
 
 
 async def test_a_client_that_does_not_stream_gets_the_answer_whole():
@@ -218,9 +219,7 @@ SCHEMAS = [
 async def test_a_plausible_step_fits_the_schema_of_the_request():
 
     async with ScriptedModel([Plausible(), Plausible()]) as scripted:
-        structured = await scripted.model.complete(
-            HELLO, response_format=AnswerSchema.unchecked(SCHEMAS[0]).response_format
-        )
+        structured = await scripted.model.complete(HELLO, output=AnswerSchema.unchecked(SCHEMAS[0]))
         free = await scripted.model.complete(HELLO)
     assert (json.loads(structured.text), free.text) == ({"a": "text", "b": 1}, "text")
 
