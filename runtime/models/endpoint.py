@@ -293,13 +293,15 @@ class Endpoint(Value):
 
     def _key_fault(self) -> str:
         """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
-        if self.api_key:
-            return "refuses the API key (401); set the key of this endpoint: as api_key, or in its environment variable"
-        kept = os.environ.get(OPENAI.keys[0]) and self.address != OPENAI.address(os.environ)
-        why = f"; {OPENAI.keys[0]} is for {without_login(OPENAI.address(os.environ))}, and was not sent" if kept else ""
+        vendor = vendor_at(self.address) or OPENAI
+        if self.api_key or "@" in self.address:
+            return f"refuses the API key (401); set {' or '.join(vendor.keys)}, or the key of this endpoint"
+        own = OPENAI.address(os.environ)
+        is_kept = bool(OPENAI.key(os.environ)) and self.address != own
+        why = f"none was sent (401): {OPENAI.keys[0]} is for {without_login(own)}" if is_kept else "none is set (401)"
         return (
-            f"requires an API key, and none was sent (401){why}; give the model its api_key (`api_key_env` in a file), or "
-            f"set {OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
+            f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set "
+            f"{OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
         )
 
     def _error_for(self, error: APIError, key: str) -> ModelError:

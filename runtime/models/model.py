@@ -29,7 +29,7 @@ from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolC
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 from operad.runtime.models.endpoint import Endpoint, one_line, without_login
 from operad.runtime.models.messages import Message, shown_messages
-from operad.runtime.models.names import OPENAI, VENDORS, Located, locate
+from operad.runtime.models.names import OPENAI, VENDORS, Located, locate_told
 from operad.runtime.models.price import Price
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
@@ -375,8 +375,8 @@ def resolve_model(
     Args:
         name: Name of the model; by default the value of ``OPERAD_MODEL``, or else `DEFAULT_MODEL`.
         base_url: URL of the endpoint; by default that of the vendor.
-        api_key: API key; by default that of the vendor in the environment. With `base_url`, that is ``OPENAI_API_KEY``
-            unless the address is a vendor's: who names an endpoint here means the key of the environment for it.
+        api_key: API key; by default that of the vendor in the environment. With a `base_url` that is not a vendor's, that
+            is ``OPENAI_API_KEY``.
         environ: Environment variables; by default `os.environ`.
 
     Raises:
@@ -400,14 +400,13 @@ def resolve_model(
     has_key = bool(api_key or OPENAI.key(environ))
     if not (name or endpoint or has_key):
         raise NoModelError(_NO_MODEL.format(hint=_keys_hint(environ)))
-    located = locate(name or DEFAULT_MODEL, base_url, api_key or "", environ)
-    key = located.key or (OPENAI.key(environ) if base_url and located.vendor in (None, OPENAI) else "")
-    if located.lacks_key and not key:
+    located = locate_told(name or DEFAULT_MODEL, base_url, api_key or "", environ)
+    if located.lacks_key:
         raise _no_key_error(name or DEFAULT_MODEL, located, environ)
     return Model(
         name=name or DEFAULT_MODEL,
         base_url=located.base_url,
-        api_key=key or None,
+        api_key=located.key or None,
         price=users_price(located.name, located.base_url, environ),
     )
 

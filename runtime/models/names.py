@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import urlsplit
@@ -181,10 +181,8 @@ def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]
         InputError: The prefix is unknown, or the environment does not say where the vendor's endpoint is.
     """
     prefix, _, rest = name.partition(":")
-    named = PREFIXES.get(prefix) if rest else None
     endpoint = base_url or environ.get(OPENAI.moved_by)
-    if named and endpoint and _TAG.fullmatch(rest):
-        named = None
+    named = named_vendor(name, endpoint)
     if rest and not named and not endpoint and prefix not in _OWN_COLONS:
         raise _unknown_prefix_error(name, prefix)
     address = base_url or (named or OPENAI).address(environ)
@@ -201,6 +199,28 @@ def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]
     speaks = vendor.protocol if (named if vendor.protocol == "native" else is_published) else "chat-completions"
     lacks_key = vendor.needs_key and is_published and not key and "@" not in address
     return Located(rest if named else name, address, key, vendor, speaks, lacks_key)
+
+
+def locate_told(name: str, base_url: str | None, key: str, environ: Mapping[str, str]) -> Located:
+    """Return where a model is whose address was given by a command or a trusted file; see `locate`.
+
+    Who names an address there means it for the key of the environment: an address that is not a vendor's gets
+    ``OPENAI_API_KEY``. In Python, an address is written with its key, or without one.
+
+    Raises:
+        InputError: As for `locate`.
+    """
+    located = locate(name, base_url, key, environ)
+    if located.key or not base_url or (located.vendor and located.vendor is not OPENAI and located.vendor.needs_key):
+        return located
+    key = OPENAI.key(environ)
+    return replace(located, key=key, lacks_key=located.lacks_key and not key)
+
+
+def named_vendor(name: str, endpoint: str | None) -> Vendor | None:
+    """Return the vendor that the prefix of a name selects; None if it has none, or is sent as it is to an endpoint."""
+    prefix, _, rest = name.partition(":")
+    return PREFIXES.get(prefix) if rest and not (endpoint and _TAG.fullmatch(rest)) else None
 
 
 def vendor_at(base_url: str) -> Vendor | None:
