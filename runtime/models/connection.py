@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from operad.runtime.models.chat_model import ChatModel
     from operad.runtime.models.model import Model
     from operad.runtime.models.names import Located
+    from operad.runtime.models.price import Price
+    from operad.runtime.models.prices import ListPrice
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +31,8 @@ class Connection:
         chat: Its client.
         limiter: Its limits.
         guard: Generator that closes the client.
+        own_price: Price that the model or the user's file gives; None if there is none.
+        listed: Search for the list price, in a thread; None without one.
     """
 
     model: Model
@@ -36,6 +40,12 @@ class Connection:
     chat: ChatModel
     limiter: Limiter | None
     guard: AsyncGenerator[None, None]
+    own_price: Price | None
+    listed: asyncio.Task[ListPrice | None] | None
+
+    async def price(self) -> Price | ListPrice | None:
+        """Return the price of the model; None if it is unknown."""
+        return self.own_price if self.listed is None else await asyncio.shield(self.listed)
 
 
 class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):

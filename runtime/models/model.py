@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
 
 from pydantic import Field, JsonValue, PrivateAttr
@@ -29,7 +30,7 @@ from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolC
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 from operad.runtime.models.endpoint import Endpoint, one_line, without_login
 from operad.runtime.models.messages import Message, shown_messages
-from operad.runtime.models.names import OPENAI, VENDORS, Located, locate_told
+from operad.runtime.models.names import OPENAI, VENDORS, Located, locate_told, vendor_at
 from operad.runtime.models.price import Price
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
@@ -42,11 +43,21 @@ from operad.runtime.values.schema import AnswerSchema
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from operad.runtime.models.prices import ListPrice
+
+_logger = logging.getLogger(__name__)
+
 DEFAULT_MODEL = "gpt-4.1-mini"
 """Name of the model that is used if a key or an endpoint is given, but no model name."""
 
 EMBEDDED = "embedded"
 """Name of the model that runs inside this process."""
+
+SET_PRICE = (
+    "Model(price=Price(prompt=…, completion=…)), `price` of the model in a configuration, or a file of prices (--prices "
+    "FILE, OPERAD_PRICES)"
+)
+"""Ways to give a model its price."""
 
 MOST_CHARACTERS = 2**21
 """Maximum length of an answer in characters, including the arguments of tool calls; reading stops beyond it."""
@@ -89,8 +100,8 @@ class Model(Endpoint):
         limits: Rate limits, shared by all models with the same name, key, endpoint and limits in this process. In
             durable runs, limits per minute are shared by all processes.
         parameters: Further fields of each request, sent unchanged.
-        price: Price of tokens, for `Usage.cost` and budgets with a cost; None if unknown. `resolve_model` sets it if
-            the price is known.
+        price: Price of tokens, for `Usage.cost` and budgets with a cost; None for that of the user's file of prices, or the
+            list price: see `find_price`.
     """
 
     name: str = Field(default=DEFAULT_MODEL, kw_only=False)
@@ -167,7 +178,7 @@ class Model(Endpoint):
         settings: ModelSettings,
     ) -> Completion:
         """Return the model's next turn; see `complete`. This model is settled."""
-        async with self._admitted(connection.limiter) as limiters:
+        async with self._admitted(connection) as limiters:
             call_id = new_id() if heard() else ""
             if call_id:
                 names = tuple(tool.name for tool in tools)
@@ -245,18 +256,13 @@ class Model(Endpoint):
                 piece = await anext(stream)
         if len(piece.tool_calls) > MOST_CALLS:
             raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
-        usage = piece.usage.model_copy(
-            update={
-                "calls": 1,
-                "seconds": clock() - start,
-                "cost": self.price.of(piece.usage) if self.price else 0.0,
-                "unpriced": 0 if self.price else 1,
-            }
-        )
+        seconds, price = clock() - start, await connection.price()
+        cost = {"cost": price.of(piece.usage) if price else 0.0, "unpriced": 0 if price else 1}
+        usage = piece.usage.model_copy(update={"calls": 1, "seconds": seconds, **cost})
         return replace(piece, usage=usage)
 
     @asynccontextmanager
-    async def _admitted(self, own_limiter: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
+    async def _admitted(self, connection: Connection) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the limits of the enclosing workflows and of the endpoint admit the call; yield their limiters.
 
         The time limits of the operator are paused during the wait.
@@ -267,8 +273,8 @@ class Model(Endpoint):
         """
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
-        if own_limiter:
-            limiters.append(own_limiter)
+        if connection.limiter:
+            limiters.append(connection.limiter)
         shared = shared_limits()
         async with AsyncExitStack() as admitted:
             with paused_deadlines(scopes[0].deadlines if scopes and limiters else ()):
@@ -277,11 +283,9 @@ class Model(Endpoint):
                     if shared:
                         await shared.admit(limiter)
             for scope in scopes:
-                if self.price is None and scope.run.budget.cost is not None:
+                if scope.run.budget.cost is not None and await connection.price() is None:
                     raise InputError(
-                        f"{self.describe()} has no price, so a budget of money cannot be kept; "
-                        "give it one: Model(price=Price(prompt=…, completion=…)), `price` in a configuration, or a file "
-                        "of prices (--prices FILE, OPERAD_PRICES)"
+                        f"{self.describe()} has no price, so a budget of money cannot be kept; give it one: {SET_PRICE}"
                     )
                 scope.run.check_budget(by_next=True)
             yield limiters
@@ -315,14 +319,53 @@ class Model(Endpoint):
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None or connection.located != located:  # the environment may name another endpoint or key
-            model = self.settled(located)
+            model, price = self.settled(located), self._price_here(located)
             chat = model._open(located)
             key_digest = hashlib.sha256(located.key.encode()).hexdigest()
             limiter = Limiter.of(f"{model.name} {model.base_url} {key_digest}", self.limits) if self.limits else None
             guard = self._connections.hold(chat)
-            connection = self._connections[loop] = Connection(model, located, chat, limiter, guard)
+            listed = None
+            if price is None and located.vendor:  # searched while the model works on its first answer
+                listed = loop.create_task(asyncio.to_thread(_listed_price, located, self.describe()))
+            connection = self._connections[loop] = Connection(model, located, chat, limiter, guard, price, listed)
             await anext(connection.guard)
         return connection
+
+    def _price_here(self, located: Located) -> Price | None:
+        """Return the price that the model or the user's file of prices gives; None if there is none.
+
+        Raises:
+            InputError: The user's file of prices cannot be read.
+        """
+        from operad.runtime.models.prices import users_price  # not at import: most models are given no prices
+
+        return self.price or users_price(located.name, located.base_url, os.environ)
+
+    def find_price(self) -> Price | ListPrice | None:
+        """Return the price of the model: its own, that of the user's file, or the list price; None if it is unknown.
+
+        Raises:
+            InputError: As for `located`; or the user's file of prices cannot be read.
+        """
+        from operad.runtime.models.prices import list_price
+
+        located = self.located()
+        return self._price_here(located) or list_price(located)
+
+
+def _listed_price(located: Located, description: str) -> ListPrice | None:
+    """Return the list price of a model; say once that it has none, if it is not one of the user's own servers."""
+    from operad.runtime.models.prices import list_price
+
+    price = list_price(located)
+    if price is None and located.vendor and located.vendor.needs_key and vendor_at(located.base_url) is located.vendor:
+        _say_unpriced(description)
+    return price
+
+
+@cache
+def _say_unpriced(description: str) -> None:
+    _logger.warning("%s: its price is unknown, so its calls do not count in costs; give it one: %s", description, SET_PRICE)
 
 
 _NO_MODEL = (
