@@ -21,16 +21,15 @@ from operad.configs.schema import ModelSpec
 from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
-from operad.runtime.models.endpoint import OPENAI_URL, without_login
+from operad.runtime.models.endpoint import without_login
+from operad.runtime.models.names import OPENAI, is_paired, locate, named_vendor
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import SecretUse
 
 Part = Capability | Named | StdioServer
 """A capability, or a class, function or command whose capability depends on files in the folder."""
 
 WEB = Capability("requests", where="addresses of the public web")
-
-OPENAI_KEY = "OPENAI_API_KEY"
-"""The key that the environment pairs with ``OPENAI_BASE_URL``, by default with OpenAI's own endpoint."""
 
 _BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite writes."""
@@ -74,11 +73,28 @@ class Place:
         if name.endswith(".gguf"):
             yield from self.outside("reads", name, "weights of a model", Path.cwd())
 
-    def sends(self, what: str, base_url: str | None, key: str) -> Iterator[Capability]:
-        """Yield the capability to send something to an endpoint, unless the environment names it with this key."""
-        own = self.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        if key != OPENAI_KEY or (base_url or own).rstrip("/") != own.rstrip("/"):
-            yield sending(what, base_url or own, key)
+    def sends(self, what: str, name: str | None, base_url: str | None, key: str | None) -> Iterator[Capability]:
+        """Yield the capability to send something to an endpoint, unless the environment names it with this key.
+
+        Args:
+            what: What is sent, such as ``your prompts``.
+            name: Name of the model; its prefix may name a vendor. None for the model of the environment.
+            base_url: Address of the endpoint; None for that of the vendor or of the environment.
+            key: The environment variable of the key; None for that of the vendor.
+        """
+        try:
+            located = locate(name or "", base_url, "", self.environ)
+        except InputError:  # reported as a fault of the file
+            return
+        address, vendor = located.base_url, located.vendor
+        own = [OPENAI, named_vendor(self.environ.get("OPERAD_MODEL", ""), self.environ.get(OPENAI.moved_by))]
+        for each in own:
+            if each and is_paired(each, address, self.environ) and (key is None or key in each.keys):
+                return
+        if key is None:  # that of `locate_told`
+            keys = vendor.keys if vendor and (vendor.needs_key or not base_url) else OPENAI.keys
+            key = keys[0] if keys else ""
+        yield sending(what, address, key)
 
 
 def sending(what: str, url: str, key: str = "") -> Capability:
@@ -149,6 +165,7 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
                 yield sending("inputs and files of your jobs", str(value))
             elif key == "model":
                 yield from place.weights(str(value))
+                yield from place.sends("your prompts", str(value), None, None)
             elif key in CLASS_KEYS.opening:
                 given = value
                 if key in ("key", "subtask"):

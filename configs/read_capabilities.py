@@ -133,7 +133,7 @@ def _model(spec: ModelSpec, place: Place) -> Iterator[Part]:
     for outer in place.outer:
         whole = with_defaults(spec, outer)
         if not (whole.name and is_embedded(whole.name)):
-            yield from place.sends("your prompts", whole.base_url, whole.api_key_env)
+            yield from place.sends("your prompts", whole.name, whole.base_url, whole.api_key_env)
         elif whole.name != EMBEDDED:
             yield from place.weights(whole.name)
 
@@ -145,7 +145,7 @@ def _maker(spec: MakerSpec, place: Place) -> Iterator[Part]:
         EmbeddingsSpec: "the texts of your documents",
     }
     if not (isinstance(spec, EmbeddingsSpec) and spec.name == EMBEDDED):
-        yield from place.sends(what.get(type(spec), "your prompts"), spec.base_url, spec.api_key_env)
+        yield from place.sends(what.get(type(spec), "your prompts"), spec.name, spec.base_url, spec.api_key_env)
 
 
 def _knowledge(spec: KnowledgeSpec, place: Place) -> Iterator[Part]:

@@ -38,10 +38,13 @@ class ModelSpec(Spec):
     """Model: its name, or a mapping. By default, the model that the environment names."""
 
     name: str | None = Field(
-        default=None, description="The model's name at its endpoint; `embedded` for the model inside this process."
+        default=None,
+        description="The model's name at its endpoint, or with its vendor: `mistral:…`; `embedded` for the model inside this process.",
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+    api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds the key; by default that of the vendor."
+    )
     temperature: float | None = Field(
         default=None, ge=0, description="Sampling temperature; 0 for the most likely answer."
     )
@@ -87,9 +90,11 @@ ModelRef = Annotated[ModelSpec, BeforeValidator(named, json_schema_input_type=st
 class MakerSpec(Spec):
     """A model that makes something other than text."""
 
-    name: str = Field(min_length=1, description="The model's name at its endpoint.")
+    name: str = Field(min_length=1, description="The model's name at its endpoint, or with its vendor: `mistral:…`.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+    api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds the key; by default that of the vendor."
+    )
 
 
 class EmbeddingsSpec(MakerSpec):

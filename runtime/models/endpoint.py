@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import base64
 import json
+import os
 import random
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, partial
 from html import unescape
@@ -16,15 +17,16 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import unquote, urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
 from operad.runtime.models.chat_stream import ProtocolError
+from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.values.api_key import ApiKey
-from operad.runtime.values.errors import ModelError, RequestError, describe
+from operad.runtime.values.api_key import ApiKey, key_text
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
 from operad.runtime.values.text import short_line
 from operad.runtime.values.value import Value
 
@@ -32,10 +34,11 @@ if TYPE_CHECKING:
     import ssl
 
     from openai import APIError, AsyncOpenAI
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
-OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_URL = OPENAI.base_url
 
 MAX_SHOWN_MESSAGE = 500
 """Maximum length, in characters, of an endpoint's error message inside an error."""
@@ -80,9 +83,9 @@ class Endpoint(Value):
     """A model at an endpoint.
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without the protocol's path.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor: see `locate`.
+        base_url: URL of the endpoint, without the protocol's path; None for the vendor's, or for that in the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them.
@@ -93,7 +96,7 @@ class Endpoint(Value):
     model_config = ConfigDict(hide_input_in_errors=True)  # the URL may contain a password
 
     name: str = Field(kw_only=False)
-    base_url: str = OPENAI_URL
+    base_url: str | None = None
     api_key: ApiKey | None = None
     timeout: float = Field(default=120.0, gt=0)
     total_timeout: float = Field(default=600.0, gt=0)
@@ -104,7 +107,15 @@ class Endpoint(Value):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, without_login(self.base_url) if name == "base_url" else value
+            yield name, without_login(value) if name == "base_url" and value else value
+
+    def located(self) -> Located:
+        """Return the endpoint that the name, the address and the environment select at this moment.
+
+        Raises:
+            InputError: The prefix of the name is unknown, or the environment lacks the address of its vendor.
+        """
+        return locate(self.name, self.base_url, key_text(self.api_key), os.environ)
 
     @property
     def _protocol(self) -> str:
@@ -113,34 +124,70 @@ class Endpoint(Value):
 
     def describe(self) -> str:
         """Return the names of model and endpoint on one line, without secrets."""
-        return f"{self.name} at {without_login(self.base_url)}"
+        try:
+            located = self.located()
+        except InputError:  # a call or a check reports it
+            return self.name
+        return f"{located.name} at {without_login(located.base_url)}"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine the model's answers, without key and login."""
-        return super().fingerprint() | {"base_url": without_login(self.base_url)}
+        """Return the values that determine the model's answers, without key and login.
 
-    def _client(self, base_url: str, key: str) -> AsyncOpenAI:
-        """Return a new client for the endpoint.
+        Raises:
+            InputError: As for `located`.
+        """
+        located = self.located()
+        return super().fingerprint() | {"name": located.name, "base_url": without_login(located.base_url)}
+
+    def settled(self, located: Located | None = None) -> Self:
+        """Return the same model with the name, address and key of an endpoint; by default, of that at this moment.
+
+        Raises:
+            InputError: As for `located`; or the vendor needs a key and the environment has none.
+        """
+        located = located or self.located()
+        if located.lacks_key and located.vendor:
+            raise InputError(
+                f"{self.describe()}: no API key is set; set {' or '.join(located.vendor.keys)}, or give the model its "
+                "api_key"
+            )
+        key = SecretStr(located.key) if located.key else None
+        return self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+
+    @property
+    def address(self) -> str:
+        """URL of the endpoint of a settled model."""
+        return self.base_url or ""
+
+    def _client(self) -> AsyncOpenAI:
+        """Return a new client for the endpoint of a settled model.
 
         Raises:
             ModelError: The URL or the key cannot be used.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        base_url, key = self.address, key_text(self.api_key)
         self.check_address(base_url)
         self.check_key(key)
         address, login = split_login(base_url)
+        unsent = [] if key or login else ["Authorization"]
+        if vendor_at(address) is not OPENAI:  # the client takes them from the environment, whatever the address
+            unsent += ["OpenAI-Organization", "OpenAI-Project"]
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",
+            api_key=key or "none",  # it wants one; `_remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
             http_client=http,
         )
         http.event_hooks = {
-            "request": [partial(_refuse_other_origin, client.base_url, self.describe())],
+            "request": [
+                partial(_remove_headers, unsent),
+                partial(_refuse_other_origin, client.base_url, self.describe()),
+            ],
             "response": [partial(limit_size, self.describe())],
         }
         return client
@@ -259,6 +306,19 @@ class Endpoint(Value):
         reason = describe(error.__cause__ or error)
         return ModelError(f"{self.describe()} broke off its answer: {reason}; try again", transient=True)
 
+    def _key_fault(self) -> str:
+        """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
+        vendor = vendor_at(self.address) or OPENAI
+        if self.api_key or "@" in self.address:
+            return f"refuses the API key (401); set {' or '.join(vendor.keys)}, or the key of this endpoint"
+        own = OPENAI.address(os.environ)
+        is_kept = bool(OPENAI.key(os.environ)) and self.address != own
+        why = f"none was sent (401): {OPENAI.keys[0]} is for {without_login(own)}" if is_kept else "none is set (401)"
+        return (
+            f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set "
+            f"{OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
+        )
+
     def _error_for(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
@@ -288,8 +348,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            fault = "refuses the API key" if self.api_key else "requires an API key, but none is set"
-            return ModelError(f"{model} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
+            return ModelError(f"{model} {self._key_fault()}")
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
@@ -348,6 +407,12 @@ def _retry_delay(retry: int) -> float:
     """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
     maximum = min(_FIRST_RETRY_DELAY * 2 ** min(retry - 1, 64), _MAX_RETRY_DELAY)
     return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
+
+
+async def _remove_headers(names: Sequence[str], request: Any) -> None:
+    """Remove headers from a request."""
+    for name in names:
+        request.headers.pop(name, None)
 
 
 async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:

@@ -107,7 +107,8 @@ class Provider:
     """Client of a model of a vendor, over the model classes of pydantic-ai; see `ChatModel`.
 
     Args:
-        endpoint: The model, whose name begins with the vendor and a colon.
+        endpoint: The model.
+        name: The vendor's name in `VENDORS`.
         base_url: The vendor's address; empty for its usual one.
         key: Its key; empty for the one of the environment, which is sent to the vendor's usual address only.
 
@@ -116,10 +117,9 @@ class Provider:
         ModelError: No key is set.
     """
 
-    def __init__(self, endpoint: Endpoint, base_url: str, key: str) -> None:
-        name, _, self._name = endpoint.name.partition(":")
-        self._endpoint, self._vendor = endpoint, VENDORS[name]
-        self._called = f"{endpoint.name} at {without_login(base_url)}" if base_url else endpoint.name
+    def __init__(self, endpoint: Endpoint, name: str, base_url: str, key: str) -> None:
+        self._endpoint, self._name, self._vendor = endpoint, endpoint.name, VENDORS[name]
+        self._called = f"{name}:{endpoint.name}{f' at {without_login(base_url)}' if base_url else ''}"
         found = next(filter(None, map(os.environ.get, self._vendor.keys)), "")
         self._key = key or ("" if base_url else found)
         if not (self._key or base_url or self._vendor.setup):
@@ -352,11 +352,11 @@ class Provider:
         extra = self._vendor.extra
         if sys.version_info < (3, 11):
             return MissingExtraError(
-                f"{self._endpoint.name}: the extra {extra!r} needs Python 3.11 or newer; use it, or the vendor's endpoint of "
+                f"{self._called}: the extra {extra!r} needs Python 3.11 or newer; use it, or the vendor's endpoint of "
                 "the OpenAI protocol: Model(NAME, base_url=…)"
             )
         return MissingExtraError(
-            f"{self._endpoint.name} needs the extra {extra!r}, whose packages are not installed, or too old: "
+            f"{self._called} needs the extra {extra!r}, whose packages are not installed, or too old: "
             f"pip install 'operad[{extra}]'"
         )
 

@@ -172,6 +172,25 @@ def test_docs_list_every_key_that_opens_something():
         ("model: gpt-5\n", []),
         ("model: {name: gpt-5, api_key_env: OPENAI_API_KEY, base_url: 'https://api.openai.com/v1/'}\n", []),
         ("model: embedded\nknowledgebase: {paths: [.], embeddings: embedded}\n", []),
+        ("model: openai:gpt-5.6\n", []),
+        ("model: mistral:m\n", ["sends $MISTRAL_API_KEY and your prompts to api.mistral.ai"]),
+        ("model: {name: ollama:m}\n", ["sends $OLLAMA_API_KEY and your prompts to localhost:11434"]),
+        (
+            "model: {name: mistral:m, api_key_env: GITHUB_TOKEN}\n",
+            ["sends $GITHUB_TOKEN and your prompts to api.mistral.ai"],
+        ),
+        (
+            "model: {name: mistral:m, base_url: 'https://evil.example/v1'}\n",
+            ["sends $MISTRAL_API_KEY and your prompts to evil.example"],
+        ),
+        (
+            "services: {images: {name: xai:m}}\n",
+            ["sends $XAI_API_KEY and descriptions of images to api.x.ai"],
+        ),
+        (
+            "knowledgebase: {paths: ['.'], embeddings: {name: mistral:m}}\n",
+            ["sends $MISTRAL_API_KEY and the texts of your documents to api.mistral.ai"],
+        ),
         ("env: {insights: true}\nknowledgebase: {paths: [.], index: index.sqlite}\n", []),
         ("services: {folder: made, search: {type: tavily}}\n", []),
         ("services: {search: {type: duckduckgo}}\ntools: [{type: WEB_READER}, {type: WIKIPEDIA}, {type: TIME}]\n", []),
@@ -286,7 +305,7 @@ def test_docs_list_every_key_that_opens_something():
     ],
 )  # fmt: skip
 def test_what_a_file_can_do_is_listed(lines, text, found, monkeypatch):
-    for name in ("GITHUB_TOKEN", "X_KEY", "TAVILY_API_KEY", "OPENAI_API_KEY"):
+    for name in ("GITHUB_TOKEN", "X_KEY", "TAVILY_API_KEY", "OPENAI_API_KEY", "MISTRAL_API_KEY", "XAI_API_KEY"):
         monkeypatch.setenv(name, "secret")
     (lines.folder / "notes.md").write_text("Notes.")
     expected = [line.replace("OWN-PARENT", str(lines.folder.parent)) for line in found]
@@ -322,6 +341,46 @@ def test_the_environment_pairs_its_endpoint_with_its_key_alone(lines, monkeypatc
     assert lines(GREETER + "model: {api_key_env: GITHUB_TOKEN}\n") == [
         "sends $GITHUB_TOKEN and your prompts to gateway:1"
     ]
+
+
+def test_the_vendor_of_the_environments_model_needs_no_trust(lines, monkeypatch):
+    monkeypatch.setenv("OPERAD_MODEL", "mistral:mistral-large-latest")
+    assert lines(GREETER + "model: mistral:mistral-small-latest\n") == []
+    assert lines(GREETER + "model: groq:m\n") == ["sends $GROQ_API_KEY and your prompts to api.groq.com/openai/v1"]
+
+
+def test_a_name_with_a_vendor_takes_neither_endpoint_nor_key_of_the_model_around_it(lines, tmp_path, monkeypatch):
+    monkeypatch.setenv("MISTRAL_API_KEY", "of-mistral")
+    monkeypatch.setenv("GITHUB_TOKEN", "of-github")
+    text = """
+operators: [{name: x, instruction: Go., model: mistral:m}]
+experts: [{profile: {name: A}, workflow: [[x]]}]
+model: {name: a, base_url: 'https://a.example/v1', api_key_env: GITHUB_TOKEN}
+"""
+    assert lines(text) == [
+        "sends $GITHUB_TOKEN and your prompts to a.example",
+        "sends $MISTRAL_API_KEY and your prompts to api.mistral.ai",
+    ]
+    expert = load_text(text, "x.yaml", tmp_path, trust=True).expert()
+    (operator,) = expert.workflow.graph().operators.values()
+    assert operator.thinker(expert.reasoner).model.located().key == "of-mistral"
+
+
+def test_the_key_of_the_environment_is_not_sent_to_another_vendor(tmp_path, monkeypatch):
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-of-openai")
+    for text in ("model: mistral:m\n", "model: {name: m, base_url: 'https://api.mistral.ai/v1'}\n"):
+        with pytest.raises(Exception, match=r"MISTRAL_API_KEY is not set"):
+            load_text(GREETER + text, "x.yaml", tmp_path, trust=True).expert().workflow.built()
+            load_text(GREETER + text, "x.yaml", tmp_path, trust=True).expert().check_model()
+
+
+def test_a_name_with_a_vendor_on_the_command_line_replaces_endpoint_and_key_of_the_file(tmp_path, monkeypatch):
+    monkeypatch.setenv("MISTRAL_API_KEY", "of-mistral")
+    monkeypatch.setenv("GITHUB_TOKEN", "of-github")
+    text = GREETER + "model: {name: a, base_url: 'https://a.example/v1', api_key_env: GITHUB_TOKEN}\n"
+    configuration = load_text(text, "x.yaml", tmp_path, trust=True)
+    located = configuration.expert(model_name="mistral:m").reasoner.model.located()
+    assert (located.name, located.base_url, located.key) == ("m", "https://api.mistral.ai/v1", "of-mistral")
 
 
 def test_an_empty_variable_is_not_replaced_by_the_key_of_the_environment(tmp_path, monkeypatch):
