@@ -9,8 +9,9 @@ from typing import Any
 from operad.configs.faults import Faults
 from operad.configs.schema import LimitsSpec, ModelSpec
 from operad.runtime.models.embedded import ABILITIES, EmbeddedModel
-from operad.runtime.models.model import Model, is_embedded, resolve_model
+from operad.runtime.models.model import Model
 from operad.runtime.models.names import OPENAI, named_vendor
+from operad.runtime.models.resolve import is_embedded, resolve_model
 from operad.runtime.policies.limits import Limits
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
 from operad.runtime.values.document import Path_

@@ -21,7 +21,7 @@ from operad.configs.schema import ModelSpec
 from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
-from operad.runtime.models.endpoint import without_login
+from operad.runtime.models.addresses import without_login
 from operad.runtime.models.names import OPENAI, is_paired, locate, named_vendor
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import SecretUse

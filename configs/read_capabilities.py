@@ -58,7 +58,7 @@ from operad.operators.mcp import StdioServer
 from operad.operators.web.search import SerpApi
 from operad.operators.web.searches import DuckDuckGo, Tavily
 from operad.runtime.barrier import missing
-from operad.runtime.models.model import EMBEDDED, is_embedded
+from operad.runtime.models.resolve import EMBEDDED, is_embedded
 from operad.runtime.values.errors import OperadError
 
 _SEARCH_KEYS = {"serpapi": "SERPAPI_API_KEY", "tavily": "TAVILY_API_KEY"}

@@ -15,8 +15,8 @@ from pydantic import (
     model_validator,
 )
 
-from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.operators.instruction import InstructionFunction, default_id, description_of
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.tool import as_tools
 from operad.runtime.tools.toolkit import Action, Tools

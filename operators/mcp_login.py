@@ -19,7 +19,7 @@ from urllib.parse import parse_qs, urlsplit
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from operad.operators.secrets import check_secret, secret_store
-from operad.runtime.models.endpoint import without_login
+from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError, MissingExtraError, ToolError, describe
 
 if TYPE_CHECKING:

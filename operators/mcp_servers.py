@@ -29,7 +29,7 @@ from typing_extensions import Self
 
 from operad.operators.mcp_login import Login, authenticator, check_address, check_request, find_login
 from operad.operators.secrets import FindSecret, find_secret, secret_value
-from operad.runtime.models.endpoint import MIN_KEY, split_login, without_login
+from operad.runtime.models.addresses import MIN_KEY, split_login, without_login
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import (
     HIDDEN,

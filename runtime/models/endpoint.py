@@ -3,31 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
 import os
 import random
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from html import unescape
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
+from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
 from operad.runtime.models.chat_stream import ProtocolError
+from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
-from operad.runtime.values.text import short_line
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -40,14 +38,6 @@ T = TypeVar("T")
 
 OPENAI_URL = OPENAI.base_url
 
-MAX_SHOWN_MESSAGE = 500
-"""Maximum length, in characters, of an endpoint's error message inside an error."""
-
-MIN_KEY = 6
-"""Minimum length, in characters, of a key that is removed from messages; a shorter key may equal a common word."""
-
-MOST_BYTES = 2**27
-"""Maximum size of an answer in bytes, uncompressed; reading stops beyond it."""
 
 LONGEST_PAUSE = 120.0
 """Maximum wait before a retry, in seconds; if an endpoint asks for a longer one, the call fails."""
@@ -56,11 +46,8 @@ _FIRST_RETRY_DELAY = 0.5
 """Maximum wait before the first retry, in seconds; doubled for each further retry."""
 _MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
-_BEGINNING = 2**16
-"""Number of bytes kept from the beginning of an answer, to describe an invalid one."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
 
 
 @cache
@@ -177,7 +164,7 @@ class Endpoint(Value):
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",  # it wants one; `_remove_headers` keeps it from being sent
+            api_key=key or "none",  # it wants one; `remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
@@ -185,8 +172,8 @@ class Endpoint(Value):
         )
         http.event_hooks = {
             "request": [
-                partial(_remove_headers, unsent),
-                partial(_refuse_other_origin, client.base_url, self.describe()),
+                partial(remove_headers, unsent),
+                partial(refuse_other_origin, client.base_url, self.describe()),
             ],
             "response": [partial(limit_size, self.describe())],
         }
@@ -194,7 +181,7 @@ class Endpoint(Value):
 
     def check_address(self, base_url: str) -> None:
         """Raise ModelError for a URL that cannot be used."""
-        if not _is_usable(base_url):
+        if not is_usable(base_url):
             raise ModelError(
                 f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
                 "and signs such as / in a password as %2F"
@@ -323,7 +310,7 @@ class Endpoint(Value):
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
 
-        if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
+        if isinstance(error.__cause__, ModelError):  # of `refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
         model, message = self.describe(), message_of(error)
@@ -372,33 +359,6 @@ class Endpoint(Value):
         return ""
 
 
-def split_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    if not login:
-        return url, {}
-    name, _, password = login.partition(":")
-    encoded = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {encoded}"}
-
-
-def without_login(url: str) -> str:
-    """Return a URL without name, password and query. In an invalid URL, everything before the last @ is removed."""
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
-
-
-def without_key(text: str, key: str) -> str:
-    """Return the text with the key, and all that looks like one, replaced by ``[key]``."""
-    return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
-
-
-def one_line(message: str) -> str:
-    """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
-    return short_line(message, MAX_SHOWN_MESSAGE)
-
-
 _FILTER_CODES = ("content_filter", "content_policy_violation")
 """Error codes of endpoints for requests that a content filter refuses."""
 
@@ -407,69 +367,6 @@ def _retry_delay(retry: int) -> float:
     """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
     maximum = min(_FIRST_RETRY_DELAY * 2 ** min(retry - 1, 64), _MAX_RETRY_DELAY)
     return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
-
-
-async def _remove_headers(names: Sequence[str], request: Any) -> None:
-    """Remove headers from a request."""
-    for name in names:
-        request.headers.pop(name, None)
-
-
-async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
-    """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
-
-    Raises:
-        ModelError: A redirect leads to another origin.
-    """
-    url = request.url
-    if (url.scheme, url.host, url.port) != (base_url.scheme, base_url.host, base_url.port):
-        origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
-        raise ModelError(
-            f"{model} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
-            "if that is where the endpoint is, write its address as the base URL"
-        )
-
-
-async def limit_size(model: str, response: Any) -> None:
-    """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
-
-    The beginning of the response is kept in its ``extensions``, for `beginning`.
-    """
-    aiter_unlimited = response.aiter_bytes
-    beginning_bytes = response.extensions["operad"] = bytearray()
-
-    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        size = 0
-        async for part in aiter_unlimited(chunk_size):
-            size += len(part)
-            if len(beginning_bytes) < _BEGINNING:
-                beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
-            if size > MOST_BYTES:
-                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
-            yield part
-
-    response.aiter_bytes = aiter_bytes
-
-
-def beginning(response: Any) -> str:
-    """Return the beginning of a response that has been read, as text."""
-    return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
-
-
-def page_title(text: str) -> str | None:
-    """Return the title of a web page, empty if it has none; None if the text is not a web page."""
-    if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
-        return None
-    title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
-    return one_line(unescape(title[1])) if title else ""
-
-
-def _is_usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not parts.query
-    except ValueError:
-        return False
 
 
 def _error_body(error: APIError) -> Mapping[str, Any]:

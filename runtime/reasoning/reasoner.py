@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emit
 from operad.runtime.models.messages import Message
-from operad.runtime.models.model import Model, resolve_model
+from operad.runtime.models.model import Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
