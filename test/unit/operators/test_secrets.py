@@ -215,6 +215,14 @@ async def test_the_value_of_a_variable_names_no_secret():
     assert sent.headers["X-Key"] == "{{secret.A}}"
 
 
+@pytest.mark.parametrize("name", [r"{{\u0073ecret.A}}", r"\u007b{secret.A}}", r"{{\nsecret.A\t}}"])
+async def test_what_looks_like_a_reference_after_decoding_json_is_text(name):
+    graph = request(method="post", body=["json", [["", f'{{"a": "{name} \\u00e9 \\"{{{{#1.text#}}}}\\""}}']]])
+    assert secret_uses(graph) == []
+    [(_, sent)], _ = await ran(graph, text='"x"', secrets={"A": KEY})
+    assert json.loads(sent.body) == {"a": json.loads(f'"{name}"') + ' é ""x""'}
+
+
 async def test_a_secret_that_a_server_repeats_is_hidden():
     graph = request(authorization=["basic", "ada:{{secret.A}}"])
     _, message = await ran(graph, secrets={"A": KEY}, answer=f"you said {KEY}".encode())
