@@ -58,7 +58,7 @@ from operad.operators.mcp import StdioServer
 from operad.operators.web.search import SerpApi
 from operad.operators.web.searches import DuckDuckGo, Tavily
 from operad.runtime.barrier import missing
-from operad.runtime.models.model import EMBEDDED, is_embedded
+from operad.runtime.models.model import EMBEDDED
 from operad.runtime.values.errors import OperadError
 
 _SEARCH_KEYS = {"serpapi": "SERPAPI_API_KEY", "tavily": "TAVILY_API_KEY"}
@@ -132,10 +132,9 @@ def _config(spec: ConfigSpec, place: Place) -> Iterator[Part]:
 def _model(spec: ModelSpec, place: Place) -> Iterator[Part]:
     for outer in place.outer:
         whole = with_defaults(spec, outer)
-        if not (whole.name and is_embedded(whole.name)):
-            yield from place.sends("your prompts", whole.base_url, whole.api_key_env)
-        elif whole.name != EMBEDDED:
-            yield from place.weights(whole.name)
+        # Also beside the name of an embedded model, which a command may replace by that of a model at this endpoint.
+        yield from place.sends("your prompts", whole.base_url, whole.api_key_env)
+        yield from place.weights(whole.name or "")
 
 
 def _maker(spec: MakerSpec, place: Place) -> Iterator[Part]:
