@@ -153,9 +153,10 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
                 given = value
                 if key in ("key", "subtask"):
                     given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else None
-                is_path = isinstance(given, str) and "\n" not in given.strip()  # otherwise the text of a workflow
+                elif key == "gold" and isinstance(value, str):  # a path, or the text of a workflow
+                    given = None if "\n" in value.strip() else value.strip()
                 kind = "writes" if key == "folder" else "reads"
                 relative_to = base or (None if key in found.paths else Path.cwd())
-                yield from place.outside(kind, str(given).strip(), f"{key} of {name}", relative_to) if is_path else ()
+                yield from place.outside(kind, str(given), f"{key} of {name}", relative_to) if given is not None else ()
             elif key not in CLASS_KEYS and any(key in parameters_of(base) for base in found.__mro__):
                 yield Capability("sets", f"{key} of {name}")  # other keys are faults
