@@ -95,9 +95,9 @@ def sending(what: str, url: str, key: str = "") -> Capability:
     return Capability("sends", what, shown_host(url), sha256(f"{key} {url}".encode("utf-8", "replace")).hexdigest())
 
 
-def sending_secret(use: SecretUse) -> Capability:
-    """Return the capability to send a secret."""
-    return Capability("sends", f"${use.secret.name}", use.host or "any address")
+def sending_secret(use: SecretUse, digest: str = "") -> Capability:
+    """Return the capability to send a secret; the digest is of the request that sends it."""
+    return Capability("sends", f"${use.secret.name}", use.host or "any address", digest)
 
 
 def shown_host(url: str) -> str:

@@ -389,6 +389,24 @@ def test_a_workflow_file_elsewhere_that_needs_trust_is_refused_even_with_trust(l
         load(lines.folder / "expert.yaml", trust=True)
 
 
+def test_all_of_a_request_that_sends_a_secret_counts(tmp_path):
+    def found(**params):
+        request = {"url": "https://api.example/user", "headers": "X-Key: {{secret.KEY}}", **params}
+        return graph_capabilities("f.json", tmp_path, NodeGraph([NodeSpec("r", "request", request)], []))
+
+    others = [
+        found(url="https://api.example/user/keys"),
+        found(method="post"),
+        found(params="to: other"),
+        found(method="post", body=["json", [["", '{"to": "other"}']]]),
+        found(headers="X-Key: {{secret.KEY}}\nX-To: other"),
+    ]
+    assert {each.lines for each in [*others, found()]} == {
+        ("sends $KEY to api.example", "sends requests to api.example")
+    }
+    assert len({each.digest for each in [*others, found(), found(method="get")]}) == 6
+
+
 def test_a_workflow_of_typed_nodes_has_its_own_list(tmp_path):
     node = NodeSpec("2", "comfyui", {"server": "http://h:1", "workflow": {}, "token_env": "COMFYUI_TOKEN"})
     found = graph_capabilities("flow.yaml", tmp_path, NodeGraph([node], []))
