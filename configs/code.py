@@ -113,10 +113,10 @@ def _script_digests(server: StdioServer, folder: Path) -> dict[str, str]:
     for name in _names_of_files(server):
         try:
             path = folder / (server.cwd or "") / name
-            if path.is_file() and path.resolve().is_relative_to(folder):
+            if path.resolve().is_relative_to(folder) and path.is_file():
                 with path.open("rb") as file:
                     found[name] = _file_sha256(file)
-        except (OSError, ValueError):  # not a valid file name
+        except (OSError, RuntimeError, ValueError):  # not a valid file name; a circle of links
             continue
     return found
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -22,6 +23,7 @@ from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
 from operad.runtime.models.endpoint import OPENAI_URL, without_login
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import SecretUse
 
 Part = Capability | Named | StdioServer
@@ -31,6 +33,9 @@ WEB = Capability("requests", where="addresses of the public web")
 
 OPENAI_KEY = "OPENAI_API_KEY"
 """The key that the environment pairs with ``OPENAI_BASE_URL``, by default with OpenAI's own endpoint."""
+
+MAX_PARTS = 20_000
+"""Maximum number of parts of a file that can do something; each operator counts once for each endpoint around it."""
 
 _BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite writes."""
@@ -119,8 +124,14 @@ def unclassified(spec: BaseModel, name: str, known: Mapping[str, Keys]) -> Itera
 
 
 def parts_capabilities(file: str, says: object, folder: Path, parts: Iterable[Part]) -> Capabilities:
-    """Return what a file with these parts can do; arguments are those of `read_capabilities`."""
-    every = list(parts)
+    """Return what a file with these parts can do; arguments are those of `read_capabilities`.
+
+    Raises:
+        InputError: The file has more than `MAX_PARTS` parts, or names code in more than `code.MAX_FILES` files.
+    """
+    every = list(islice(parts, MAX_PARTS + 1))
+    if len(every) > MAX_PARTS:
+        raise InputError(f"{file}: can do more than {MAX_PARTS:,} things outside of its folder; divide it into several files")
     found = [part for part in every if isinstance(part, Capability)]
     named = [part for part in every if not isinstance(part, Capability)]
     code, modules = code_in(file, folder, named)

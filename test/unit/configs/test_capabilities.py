@@ -14,7 +14,7 @@ import operad.evaluators
 from operad.configs import load
 from operad.configs.capabilities import UntrustedError
 from operad.configs.keys import CLASS_KEYS, KEYS, NODE_KEYS
-from operad.configs.loader import load_text, preview
+from operad.configs.loader import load_text, preview, preview_text
 from operad.configs.node_capabilities import NODE_READERS, graph_capabilities
 from operad.configs.optimise.tasks import TasksSpec, capabilities_of_tasks, read_tasks
 from operad.configs.parts import unclassified
@@ -26,7 +26,7 @@ from operad.operators import NodeOperator
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.operator import Operator
 from operad.operators.variables import Selector
-from operad.runtime.values.errors import InvalidError
+from operad.runtime.values.errors import InputError, InvalidError
 
 OTHER_HOMES = (
     "operad.evaluators.chat2workflow.pass_evaluator",
@@ -387,6 +387,28 @@ def test_a_workflow_file_elsewhere_that_needs_trust_is_refused_even_with_trust(l
     (lines.folder / "expert.yaml").write_text(GREETER + f"services: {{workflows: {{w: {lines.away}/flow.yaml}}}}\n")
     with pytest.raises(InvalidError, match=r"lies outside of this folder, and sends \$COMFYUI_TOKEN"):
         load(lines.folder / "expert.yaml", trust=True)
+
+
+def test_a_file_that_can_do_endlessly_many_things_is_refused(tmp_path):
+    operators = "".join(f"- {{name: o{i}, instruction: Go., model: {{api_key_env: K{i}}}}}\n" for i in range(145))
+    experts = "".join(
+        f"- {{profile: {{name: e{i}}}, model: {{base_url: 'http://h{i}/v1'}}, workflow: [[o{i}]]}}\n" for i in range(145)
+    )
+    with pytest.raises(InputError, match=r"can do more than 20,000 things outside of its folder; divide it"):
+        preview_text(f"operators:\n{operators}experts:\n{experts}", "many.yaml", tmp_path)
+
+
+@pytest.mark.parametrize("module", ["steps", "tools.steps"])
+def test_a_module_that_is_a_link_out_of_the_folder_is_not_read(lines, heard, module):
+    (lines.away / "steps.py").write_text("def search(): ...\n")
+    (lines.folder / "steps.py").symlink_to(lines.away / "steps.py")
+    (lines.folder / "tools").symlink_to(lines.away, target_is_directory=True)
+    heard.clear()
+    with pytest.raises(InvalidError) as caught:
+        lines(f"{GREETER}tools: [{module}.search]\n")
+    [issue] = caught.value.issues
+    assert f"module '{module}' is neither beside this file nor installed; it is a link that leads out" in issue.message
+    assert [each for each in heard if str(lines.away) in each or each.startswith("open") and "steps.py" in each] == []
 
 
 def test_all_of_a_request_that_sends_a_secret_counts(tmp_path):
