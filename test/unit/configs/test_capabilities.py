@@ -7,6 +7,7 @@ import typing
 from importlib import import_module
 from pathlib import Path
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -335,6 +336,27 @@ def test_the_environment_pairs_its_endpoint_with_its_key_alone(lines, monkeypatc
     ]
     assert lines(GREETER + "model: {api_key_env: GITHUB_TOKEN}\n") == [
         "sends $GITHUB_TOKEN and your prompts to gateway:1"
+    ]
+
+
+@pytest.mark.parametrize("rest", ["/@", "/v1/x@", "?@", "#@", "/a@b.example/", "?x=ada:y@"])
+def test_the_listed_host_is_the_one_that_is_connected_to(tmp_path, rest):
+    url = f"http://ada:pass@evil.example{rest}api.openai.com/v1"
+    assert httpx.URL(url).host == "evil.example"
+    plain = url.replace("ada:pass@", "")
+    server = f"{{name: m, type: MCP, mcp_transport_config: {{transport_type: SSE, url: '{plain}', headers: {{X: {{secret: K}}}}}}}}"
+    text = f"{GREETER}model: {{base_url: '{url}'}}\nservices: {{search: {{type: searxng, base_url: '{url}'}}}}\ntools: [{server}]\n"
+    hosts = []
+    with pytest.raises(UntrustedError) as raised:
+        load_text(text, "x.yaml", tmp_path, trust=lambda found: hosts.extend(each.where for each in found.each) or False)
+    assert hosts == ["evil.example", "evil.example", "evil.example", "evil.example", "addresses of the public web"]
+    assert "openai.com" not in str(raised.value)
+
+
+@pytest.mark.parametrize("login", ["ada:pa/ss@", "ada:pa?ss@", "ada:p#a/ss@"])
+def test_a_password_with_a_slash_is_not_listed(lines, login):
+    assert lines(f"{GREETER}model: {{base_url: 'http://{login}models.example/v1'}}\n") == [
+        "sends $OPENAI_API_KEY and your prompts to models.example"
     ]
 
 
