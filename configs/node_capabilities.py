@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
@@ -104,7 +105,7 @@ def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
     from operad.operators.nodes.http import Request  # imported for files with requests alone
 
     # With the user's key, another path, method or body does something else.
-    covered = sha256(params.model_dump_json().encode("utf-8", "replace")).hexdigest()
+    covered = sha256(json.dumps(params.model_dump(), default=str).encode()).hexdigest()
     for use in Request("request", params).secret_uses:
         yield sending_secret(use, covered)
     # The host is known if the address begins with it; a variable may be any address of the public web.

@@ -449,6 +449,7 @@ def test_all_of_a_request_that_sends_a_secret_counts(tmp_path):
         ("sends $KEY to api.example", "sends requests to api.example")
     }
     assert len({each.digest for each in [*others, found(), found(method="get")]}) == 6
+    assert found(secret_hosts=["\ud800"]).lines[0] == r"sends $KEY to \xd800"
 
 
 def test_a_workflow_of_typed_nodes_has_its_own_list(tmp_path):
