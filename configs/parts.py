@@ -131,7 +131,9 @@ def parts_capabilities(file: str, says: object, folder: Path, parts: Iterable[Pa
     """
     every = list(islice(parts, MAX_PARTS + 1))
     if len(every) > MAX_PARTS:
-        raise InputError(f"{file}: can do more than {MAX_PARTS:,} things outside of its folder; divide it into several files")
+        raise InputError(
+            f"{file}: can do more than {MAX_PARTS:,} things outside of its folder; divide it into several files"
+        )
     found = [part for part in every if isinstance(part, Capability)]
     named = [part for part in every if not isinstance(part, Capability)]
     code, modules = code_in(file, folder, named)

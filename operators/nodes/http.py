@@ -334,8 +334,8 @@ def _filled_json(template: Text, call: Filling) -> str | None:
 
     Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, a value is inserted
     as text, as in Dify, so that it may be several items of a list; the JSON that results may need a repair.
-    References are those in the text of the file, as in `Request.secret_uses`: one that appears only when escapes such
-    as ``\\u0073`` are decoded remains text.
+    References are those in the text of the file, as in `Request.secret_uses`: what looks like one only after escapes of
+    JSON are decoded remains text.
     """
 
     def filled(match: re.Match[str]) -> str:

@@ -106,7 +106,14 @@ def _forms(values: Iterable[str]) -> list[str]:
     for value in values:
         if len(value) >= MIN_HIDDEN:
             written = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], escape(value))
-            forms |= {value, *_in_base64(value.encode()), quote(value), quote(value, safe=""), quote_plus(value), *written}
+            forms |= {
+                value,
+                *_in_base64(value.encode()),
+                quote(value),
+                quote(value, safe=""),
+                quote_plus(value),
+                *written,
+            }
     return sorted(forms, key=len, reverse=True)
 
 

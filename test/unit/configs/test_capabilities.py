@@ -348,7 +348,9 @@ def test_the_listed_host_is_the_one_that_is_connected_to(tmp_path, rest):
     text = f"{GREETER}model: {{base_url: '{url}'}}\nservices: {{search: {{type: searxng, base_url: '{url}'}}}}\ntools: [{server}]\n"
     hosts = []
     with pytest.raises(UntrustedError) as raised:
-        load_text(text, "x.yaml", tmp_path, trust=lambda found: hosts.extend(each.where for each in found.each) or False)
+        load_text(
+            text, "x.yaml", tmp_path, trust=lambda found: hosts.extend(each.where for each in found.each) or False
+        )
     assert hosts == ["evil.example", "evil.example", "evil.example", "evil.example", "addresses of the public web"]
     assert "openai.com" not in str(raised.value)
 
@@ -414,7 +416,8 @@ def test_a_workflow_file_elsewhere_that_needs_trust_is_refused_even_with_trust(l
 def test_a_file_that_can_do_endlessly_many_things_is_refused(tmp_path):
     operators = "".join(f"- {{name: o{i}, instruction: Go., model: {{api_key_env: K{i}}}}}\n" for i in range(145))
     experts = "".join(
-        f"- {{profile: {{name: e{i}}}, model: {{base_url: 'http://h{i}/v1'}}, workflow: [[o{i}]]}}\n" for i in range(145)
+        f"- {{profile: {{name: e{i}}}, model: {{base_url: 'http://h{i}/v1'}}, workflow: [[o{i}]]}}\n"
+        for i in range(145)
     )
     with pytest.raises(InputError, match=r"can do more than 20,000 things outside of its folder; divide it"):
         preview_text(f"operators:\n{operators}experts:\n{experts}", "many.yaml", tmp_path)
@@ -430,7 +433,7 @@ def test_a_module_that_is_a_link_out_of_the_folder_is_not_read(lines, heard, mod
         lines(f"{GREETER}tools: [{module}.search]\n")
     [issue] = caught.value.issues
     assert f"module '{module}' is neither beside this file nor installed; it is a link that leads out" in issue.message
-    assert [each for each in heard if str(lines.away) in each or each.startswith("open") and "steps.py" in each] == []
+    assert [each for each in heard if str(lines.away) in each or (each.startswith("open") and "steps.py" in each)] == []
 
 
 def test_all_of_a_request_that_sends_a_secret_counts(tmp_path):
