@@ -3,6 +3,7 @@ import os
 import select
 import signal
 import sys
+import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
 from contextlib import suppress
 from socket import MSG_DONTWAIT, send_fds, socketpair
@@ -169,17 +170,34 @@ def test_an_interrupted_caller_ends_its_reader():
     assert answer("'figs'") == "figs"
 
 
-async def test_a_caller_that_waits_for_its_turn_can_be_given_up():
+async def test_a_caller_that_waits_for_its_turn_can_be_given_up(monkeypatch):
+    asked, ended = threading.Event(), threading.Event()
+
+    class Asked(reader_process._Server):
+        def place(self, is_cancelled):
+            return super().place(lambda: asked.set() or is_cancelled())
+
+    def waits():
+        try:
+            endless()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(reader_process, "_server", server := Asked())
     others = [asyncio.ensure_future(in_function_thread("it", endless)) for _ in range(reader_process.MOST_READERS)]
-    waiting = asyncio.ensure_future(in_function_thread("it", endless))
-    await asyncio.sleep(0)
-    for call in (waiting, others.pop()):
+    while server._free:
+        await asyncio.sleep(0)
+    asked.clear()
+    waiting = asyncio.ensure_future(in_function_thread("it", waits))
+    await asyncio.to_thread(asked.wait)
+    waiting.cancel()
+    assert await asyncio.to_thread(ended.wait, 60)
+    for call in others:
         call.cancel()
+    given_up = await asyncio.gather(waiting, *others, return_exceptions=True)
+    assert [type(each) for each in given_up] == [asyncio.CancelledError] * 5
     assert await asyncio.to_thread(answer, "'figs'") == "figs"
-    for other in others:
-        other.cancel()
-    ended = await asyncio.gather(waiting, *others, return_exceptions=True)
-    assert [type(each) for each in ended] == [asyncio.CancelledError] * 4
+    server.end()
 
 
 def test_a_document_that_hangs_up_ends_no_other():
