@@ -108,13 +108,14 @@ class Capabilities:
     @property
     def digests(self) -> Mapping[str, str]:
         """The lines, each with a hash of what it covers."""
-        found: dict[str, str] = {}
         names: dict[str, list[str]] = {}
         for each in self.each:
             if each.kind == "code":
                 names.setdefault(each.where, []).append(each.what)
+        of_code = {where: str(Capability("code", ", ".join(each), where)) for where, each in names.items()}
+        found: dict[str, str] = {}
         for each in self.each:
-            line = str(each._replace(what=", ".join(names[each.where])) if each.kind == "code" else each)
+            line = of_code[each.where] if each.kind == "code" else str(each)
             found[line] = _sha256([found.get(line, ""), each.digest])
         return found
 

@@ -111,11 +111,11 @@ def make_limits(spec: LimitsSpec | None) -> Limits | None:
 def with_defaults(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if it names neither a model nor an endpoint, `other` overridden by the settings of `spec`."""
     if other is None or spec.name is not None or spec.base_url is not None:
-        return at_the_same_endpoint(spec, other)
+        return _at_the_same_endpoint(spec, other)
     return other.model_copy(update={name: getattr(spec, name) for name in spec.model_fields_set})
 
 
-def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+def _at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if neither its name nor its address names an endpoint, with the endpoint of `other`."""
     if other is None or spec.base_url is not None or (spec.name and names_endpoint(spec.name, other.base_url)):
         return spec

@@ -19,7 +19,9 @@ from urllib.parse import urlsplit
 from operad.runtime.events import current_scope
 from operad.runtime.events.interrupts import interrupt
 from operad.runtime.events.tool_calls import model_of_tool_call
+from operad.runtime.models.messages import Message, Text
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import ModelSettings
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.values.errors import InvalidError, describe
 
@@ -184,11 +186,14 @@ class ServerRequests:
         call.prompts += 1
         if call.prompts > MOST_PROMPTS:
             raise _Refused(f"a call of a tool may send at most {MOST_PROMPTS} prompts")
-        system = [{"role": "system", "content": params.system_prompt}] if params.system_prompt else []
+        messages = [Message.system(params.system_prompt)] if params.system_prompt else []
+        for message in params.messages:
+            messages.append(Message(role=message.role, parts=(Text(text=_text_of(message)),)))
         completion = await model.complete(
-            [*system, *({"role": message.role, "content": _text_of(message)} for message in params.messages)],
-            temperature=params.temperature,
-            max_tokens=min(params.max_tokens, model.max_tokens or params.max_tokens),
+            messages,
+            settings=ModelSettings(
+                temperature=params.temperature, max_tokens=min(params.max_tokens, model.max_tokens or params.max_tokens)
+            ),
         )
         text, reason = completion.text, "maxTokens" if completion.finish_reason == "length" else "endTurn"
         for stop in params.stop_sequences or ():

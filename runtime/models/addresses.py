@@ -29,10 +29,25 @@ def split_login(url: str) -> tuple[str, dict[str, str]]:
     return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {encoded}"}
 
 
+_HOST = re.compile(r"(\[[^\[\]]*\]|[^:\[\]]*)(:[0-9]*)?")
+"""A host with its port."""
+
+
 def without_login(url: str) -> str:
-    """Return a URL without name, password and query. In an invalid URL, everything before the last @ is removed."""
+    """Return a URL without name, password and query.
+
+    The host is the one that HTTP libraries connect to. If that cannot be one, everything before the last @ is removed,
+    which may be a password with a slash. If an @ follows a valid host, the path is left out for the same reason.
+
+        print(without_login("https://ada:secret@models.example/v1?key=k"))  # https://models.example/v1
+    """
     scheme, slashes, rest = url.partition("://")
-    return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
+    start, named = (f"{scheme}{slashes}", rest) if rest else ("", scheme)
+    authority = re.split("[/?#]", named, maxsplit=1)[0]
+    host, more = authority.rpartition("@")[2], named[len(authority) :]
+    if not _HOST.fullmatch(host):
+        host, more = "", named.rpartition("@")[2]
+    return f"{start}{host}{'' if '@' in more else re.split('[?#]', more)[0]}"
 
 
 def without_key(text: str, key: str) -> str:

@@ -334,7 +334,8 @@ class Model(Endpoint):
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None or connection.located != located:  # the environment may name another endpoint or key
-            model, price = self.settled(located), self._price_here(located)
+            model: Model = self.settled(located)
+            price = self._price_here(located)
             chat = model._open(located)
             key_digest = hashlib.sha256(located.key.encode()).hexdigest()
             limiter = Limiter.of(f"{model.name} {model.base_url} {key_digest}", self.limits) if self.limits else None

@@ -867,6 +867,17 @@ def test_fallbacks_that_lead_back_to_themselves_are_told_at_their_lines(write):
     ]
 
 
+def test_a_fallback_may_change_settings_of_the_model_around_it(write, monkeypatch):
+    monkeypatch.setenv("SPARE_KEY", "s")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
+    text = (
+        with_pay("fallback: {model: {temperature: 0, api_key_env: SPARE_KEY}}") + "model: {name: big, max_tokens: 9}\n"
+    )
+    fallback: Any = policy_of(write(text)).fallback
+    assert (fallback.name, fallback.max_tokens, fallback.temperature) == ("big", 9, 0)
+    assert key_text(fallback.api_key) == "s"
+
+
 def test_a_fallback_may_be_a_model_at_the_same_endpoint_or_at_another(write, monkeypatch):
     monkeypatch.setenv("OURS", "sk-ours")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
