@@ -136,7 +136,7 @@ class TemplateInstruction:
         return f"its instruction has {field.written}: {text}. For braces in the text, write {{{field.written}}}"
 
     def _fault_in_name(self, field: Field, before: Sequence[str], others: Collection[str]) -> str:
-        """Return the fault of a field that is no predecessor, as text; empty if it may be an input."""
+        """Return the fault of a field that does not name a predecessor, as text; empty if it may be an input."""
         other, ids = ids_by_name([each for each in others if each not in before]).get(field.name), ids_by_name(before)
         if other is not None:
             return (
