@@ -119,6 +119,8 @@ cache: true
 ---
 instruction: Check this claim.
 map: {over: claims}
+---
+written_by: my_steps.reply
 """,
     "Example": "{input: The moon has air., output: 'false'}",
     "TypedSpec": """

@@ -128,8 +128,8 @@ def test_an_instruction_gets_the_inputs_of_a_run_by_name(operad, expert):
         assert (status, endpoint.requests) == (2, [])
         operad(*command, "--input", "tone=warm")
     assert (
-        "[unknown-name] greet: its instruction has {tone}: no operator before it and no input of the job is 'tone' (did "
-        "you mean 'name'?); before it: no operator; inputs: name. For braces in the text, write {{tone}}"
+        "greet: its instruction has {tone}: no operator before it and no input of the job is 'tone'; before it: no operator; "
+        "inputs: name. For braces in the text, write {{tone}} [unknown-name]"
     ) in " ".join(err.split())
     assert endpoint.requests[0]["messages"][-1]["content"].endswith("## Instruction\nGreet Ada in warm words.")
 

@@ -6,10 +6,10 @@ import pytest
 
 from operad import Evaluator, Map, Operator, OperatorConfig, RunContext, Workflow, operator
 from operad.operators.nodes.models import LLM
-from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Job, OperatorError, Policy, WorkflowMessage
+from operad.runtime import Cache, InputError, InvalidError, Job, Policy, WorkflowMessage
 from operad.runtime.durable.description import changes, describe_workflow
 from operad.runtime.reasoning.prompt import DATA_RULE, render
-from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 
 class Facts(TypedDict):
@@ -23,8 +23,10 @@ ACCEPTED = '{"evaluation": "", "status": "SUCCESS", "lesson": "", "blame": [], "
 
 def prompts(flow, job, *answers, **options):
     """The messages that each operator of a run sends, as texts: `system: …` and `user: …`."""
-    with ScriptedReasoner([*answers, "done"]) as reasoner:
-        Workflow(flow, **options).run(job, reasoner)
+    script = list(answers)
+    reasoner = ScriptedReasoner(lambda task: script.pop(0) if script else "done")
+    Workflow(flow, **options).run(job, reasoner)
+    assert script == []
     return [[f"{each['role']}: {each['content']}" for each in render(task)] for task in reasoner.tasks]
 
 
@@ -85,9 +87,8 @@ def test_a_part_of_an_answer_is_named_by_a_path(instruction, expected):
 
 
 def test_an_object_is_put_in_as_messages_show_it():
-    _, asked = prompts(facts(output=Facts) >> Operator("Write from {facts}."), {"x": 1}, FACTS)
-    assert asked[-1].endswith(f"## Instruction\nWrite from\n```\n{FACTS}\n```\n.") is False
-    assert FACTS in asked[-1]
+    _, asked = prompts(facts(output=Facts) >> Operator("Write from {facts}"), {"x": 1}, FACTS)
+    assert asked[-1].endswith(f"## Instruction\nWrite from {FACTS}")
 
 
 def test_a_part_of_an_input_is_named_by_a_path():
@@ -112,14 +113,8 @@ def test_a_skipped_predecessor_is_an_empty_text():
         return WorkflowMessage("chosen", ports=("a",))
 
     one, two = Operator("One.", id="one"), Operator("Two.", id="two")
-    join = Operator("Use <{one}{two}>.", id="join")
-    assert prompts(
-        choose["a"] >> one >> join | choose["b"] >> two >> join
-        if False
-        else [choose["a"] >> one, choose["b"] >> two] >> join,
-        "go",
-        "1",
-    )[1][-1].endswith("Use <1>.")
+    flow = [choose["a"] >> one, choose["b"] >> two] >> Operator("Use <{one}{two}>.")
+    assert prompts(flow, "go", "1")[1][-1].endswith("## Instruction\nUse <1>.")
 
 
 def test_long_values_are_fenced_and_the_rule_for_fences_is_a_system_message():
@@ -231,7 +226,7 @@ def test_the_first_operators_of_a_nested_workflow_name_the_operators_before_it()
             "index. For braces in the text, write {{itm}}",
         ),
         (
-            lambda: Workflow(facts() >> Workflow(Operator("Use {fcts}.", id="b"), name="in")),
+            lambda: facts() >> Workflow(Operator("Use {fcts}.", id="b"), name="in"),
             "go",
             "unknown-name",
             "in/b",
@@ -276,11 +271,15 @@ async def test_outside_of_a_workflow_an_unknown_name_is_an_error():
         await Operator("Say {txt}.", id="a").execute(reasoner, Job(inputs={"text": "x"}))
 
 
-def test_the_author_of_an_answer_without_the_named_part_is_blamed():
-    flow = Operator("List.", id="facts", output="{title?: string}") >> Operator("On {facts.title}.", id="a")
-    with ScriptedReasoner(['{"title": null}', "{}"]) as reasoner, pytest.raises(OperatorError) as caught:
-        BuiltinWorkflow(flow).run("go", reasoner)
-    assert "FaultError" in type(caught.value.__cause__).__name__ or True
+def test_the_author_of_an_answer_without_the_named_part_runs_again_with_a_lesson():
+    first = Operator("List.", id="facts", output={"type": "object", "properties": {"title": {"type": "string"}}})
+    with ScriptedReasoner(['{"titel": "Moon"}', '{"title": "Moon"}', "done"]) as reasoner:
+        Workflow(first >> Operator("On {facts.title}.", id="a"), max_rounds=2).run("go", reasoner)
+    assert [(task.instruction, task.lesson) for task in reasoner.tasks] == [
+        ("List.", ""),
+        ("List.", "Give title in the answer."),
+        ("On Moon.", "Give title in the answer."),
+    ]
 
 
 def test_typed_nodes_and_operators_with_a_run_of_their_own_use_their_texts_as_they_are():
@@ -289,7 +288,7 @@ def test_typed_nodes_and_operators_with_a_run_of_their_own_use_their_texts_as_th
             return self.instruction
 
     assert Workflow(Own("Say {it}.")).run("go").text == "Say {it}."
-    assert not LLM("1", {"user": "Say {it}.", "model": "m"}).names_operators
+    assert not LLM("1", {"system": "", "user": "Say {it}."}).names_operators
 
 
 # Evaluators
@@ -306,12 +305,14 @@ def test_the_criteria_name_inputs_and_every_operator():
 def test_a_misspelt_name_in_the_criteria_is_an_issue():
     flow = facts() >> Operator("Write.", id="write")
     (found,) = issues(flow, evaluator=Evaluator("It rests on {fatcs}.", id="judge"))
-    assert found[:2] == ("unknown-name", "judge") and "(did you mean 'facts'?)" in found[2]
+    assert found[:2] == ("unknown-name", "judge")
+    assert "(did you mean 'facts'?)" in found[2]
 
 
 def test_the_result_that_is_judged_stays_in_its_section():
     *_, asked = prompts(facts(), "go", "Moon", ACCEPTED, evaluator=Evaluator("{facts} is right."))
-    assert "Moon is right." in asked[-1] and "### Result of facts\n```\nMoon\n```" in asked[-1]
+    assert "Moon is right." in asked[-1]
+    assert "### Result of facts\n```\nMoon\n```" in asked[-1]
 
 
 # Functions
@@ -346,7 +347,7 @@ def test_a_function_gets_the_deps_of_the_run():
     with ScriptedReasoner(["done"]) as reasoner:
         flow.run("go", reasoner, deps={"customer": "Ada"})
         assert reasoner.tasks[0].instruction == "Serve Ada."
-        with pytest.raises(InputError, match="'serve' needs deps"):
+        with pytest.raises(InputError, match="serve"):
             flow.run("go", reasoner)
 
 
@@ -354,11 +355,11 @@ def test_the_parameters_of_a_function_are_checked_when_the_workflow_is_built():
     def write(fcts) -> str:
         return "x"
 
-    def count(facts) -> int:
+    def count(written) -> int:
         return 1
 
-    first = facts()
-    assert [(code, where) for code, where, _ in issues([first >> Operator(write), first >> Operator(count)])] == [
+    flow = [facts(), Operator("List doubts.", id="doubts")] >> Operator(write) >> [Operator(count)]
+    assert [(code, where) for code, where, _ in issues(flow)] == [
         ("parameter", "write"),
         ("instruction", "count"),
     ]
@@ -407,6 +408,6 @@ def test_another_template_or_function_is_another_workflow():
 
 
 def test_a_cached_answer_is_not_used_for_other_values():
-    flow = Workflow(Operator("Say {text}.", policy=Policy(cache=True)), name="cached")
-    with ScriptedReasoner(["one", "two"]) as reasoner:
-        assert [flow.run({"text": text}, reasoner).text for text in "aba"] == ["one", "two", "one"]
+    flow = Workflow(Operator("Say {text}.", policy=Policy(cache=Cache())))
+    with ScriptedModel([Say("one"), Say("two")]) as endpoint:
+        assert [flow.run({"text": text}, endpoint.model).text for text in "aba"] == ["one", "two", "one"]

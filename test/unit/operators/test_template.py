@@ -5,9 +5,9 @@ import pytest
 from operad.operators.template import LONGEST_IN_LINE, Template
 
 
-def filled(text, **values):
+def filled(template, /, **values):
     """The text with values, and where its first paragraph with a value starts; other names stay as they are."""
-    return Template(text).filled(lambda field: values.get(field.name))
+    return Template(template).filled(lambda field: values.get(field.name))
 
 
 @pytest.mark.parametrize(
