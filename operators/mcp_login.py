@@ -1,6 +1,6 @@
 """OAuth logins at MCP servers: kept with the user's secrets, renewed when they expire.
 
-A person logs in by ``operad secrets login URL``. In a run nobody is asked: the tokens are sent to the server of this
+A person logs in by ``operad secrets login URL``. A run does not ask for a login: the tokens are sent to the server of this
 address only, and renewed at the token endpoint that it had at the login. Other requests of the login are refused.
 """
 
@@ -97,11 +97,8 @@ def keep_login(url: str, login: Login) -> None:
     secret_store().set(login_name(url), check_secret(login_name(url), text))
 
 
-class LoginNeededError(ToolError):
-    """Nobody has logged in at a server, or the login has ended."""
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"{why}; {_how(url)}")
+def _login_needed(url: str, why: str) -> ToolError:
+    return ToolError(f"{why}; {_how(url)}")
 
 
 def authenticator(url: str, login: Login | None, changed: Callable[[Login], None]) -> OAuthClientProvider:
@@ -113,15 +110,15 @@ def authenticator(url: str, login: Login | None, changed: Callable[[Login], None
         changed: Called with each renewed login, after it is kept.
 
     Raises:
-        LoginNeededError: There is no login.
+        ToolError: There is no login.
     """
     if login is None:
-        raise LoginNeededError(url, "it needs a login")
+        raise _login_needed(url, "it needs a login")
 
-    async def nobody(_: str) -> None:
-        raise LoginNeededError(url, "its login has ended")
+    async def refuse(_: str) -> None:
+        raise _login_needed(url, "its login has ended")
 
-    return _provider(url, _Storage(url, login, changed), "http://127.0.0.1/callback", nobody, None)
+    return _provider(url, _Storage(url, login, changed), "http://127.0.0.1/callback", refuse, None)
 
 
 def check_request(url: str, login: Login) -> Callable[[Request], Awaitable[None]]:
@@ -134,7 +131,7 @@ def check_request(url: str, login: Login) -> Callable[[Request], Awaitable[None]
     async def check(request: Request) -> None:
         asked = str(request.url)
         if asked != renews and (_origin(asked) != _origin(url) or request.url.path.startswith("/.well-known/")):
-            raise LoginNeededError(url, "its login has ended")
+            raise _login_needed(url, "its login has ended")
 
     return check
 
@@ -153,13 +150,13 @@ async def log_in(
     Args:
         url: Address of the server.
         show: Shows a person the address to open in a browser.
-        pasted: Returns the address to which the browser was sent, if a person gives it; None if nobody does.
+        pasted: Returns the address to which the browser was sent, if a person gives it; None at the end of the input.
         client_id: Id of a client that is registered at the server; by default, one is registered.
         client_secret: Its secret, if it has one.
         seconds: Maximum duration.
 
     Raises:
-        InputError: The server cannot be reached, needs no login, or refuses it; or nobody logs in.
+        InputError: The server cannot be reached, needs no login, or refuses it; or there is no login in time.
         MissingExtraError: The package mcp is not installed.
     """
     try:
@@ -192,7 +189,7 @@ async def log_in(
     try:
         await asyncio.wait_for(connect(), seconds)
     except asyncio.TimeoutError:
-        raise InputError(f"{without_login(url)}: nobody logged in within {seconds:g} s") from None
+        raise InputError(f"{without_login(url)}: there was no login within {seconds:g} s") from None
     except Exception as error:
         inner: Any = error
         while getattr(inner, "exceptions", ()):

@@ -218,7 +218,7 @@ async def test_a_server_that_refuses_the_login_is_an_error():
 
 async def test_a_login_that_nobody_makes_ends():
     async with served_by(Logins().shop) as address:
-        with pytest.raises(InputError, match=r"/mcp: nobody logged in within 0.5 s"):
+        with pytest.raises(InputError, match=r"/mcp: there was no login within 0.5 s"):
             await log_in(f"{address}/mcp", lambda _: None, nothing_pasted, seconds=0.5)
 
 
