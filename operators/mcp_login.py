@@ -250,12 +250,14 @@ class _Answers:
     def __init__(self, pasted: Callable[[], Awaitable[str | None]]) -> None:
         self._pasted = pasted
         self._state = ""
+        self._open: set[asyncio.StreamWriter] = set()
         self._found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     async def listen(self, stack: AsyncExitStack) -> int:
         """Listen on a free port, and return it."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MOST_REQUEST)
-        await stack.enter_async_context(server)
+        stack.callback(server.close)
+        stack.callback(self._close)  # browsers keep connections that they do not use
         return server.sockets[0].getsockname()[1]
 
     def opened(self, show: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
@@ -280,17 +282,23 @@ class _Answers:
             self._take(address.strip())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
             line = await reader.readline()
             parts = line.decode("latin-1").split(" ")
             taken = len(parts) == 3 and parts[0] == "GET" and parts[1].startswith("/callback?") and self._take(parts[1])
         except ValueError:  # a line beyond the limit
             taken = False
+        self._open.discard(writer)
         status = HTTPStatus.OK if taken else HTTPStatus.BAD_REQUEST
         text = "You are logged in. Close this page.\n" if taken else "This is not the answer to a login.\n"
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         writer.write(f"{head}Connection: close\r\n\r\n{text}".encode())
         writer.close()
+
+    def _close(self) -> None:
+        for writer in self._open:
+            writer.close()
 
     def _take(self, address: str) -> bool:
         """Take the answer in an address; return False if it does not belong to this login."""
