@@ -1,6 +1,6 @@
 """OAuth logins at MCP servers: kept with the user's secrets, renewed when they expire.
 
-A person logs in by ``operad secrets login URL``. In a run nobody is asked: the tokens are sent to the server of this
+A person logs in by ``operad secrets login URL``. A run does not ask for a login: the tokens are sent to the server of this
 address only, and renewed at the token endpoint that it had at the login. Other requests of the login are refused.
 """
 
@@ -97,11 +97,8 @@ def keep_login(url: str, login: Login) -> None:
     secret_store().set(login_name(url), check_secret(login_name(url), text))
 
 
-class LoginNeededError(ToolError):
-    """Nobody has logged in at a server, or the login has ended."""
-
-    def __init__(self, url: str, why: str) -> None:
-        super().__init__(f"{why}; {_how(url)}")
+def _login_needed(url: str, why: str) -> ToolError:
+    return ToolError(f"{why}; {_how(url)}")
 
 
 def authenticator(url: str, login: Login | None, changed: Callable[[Login], None]) -> OAuthClientProvider:
@@ -113,15 +110,15 @@ def authenticator(url: str, login: Login | None, changed: Callable[[Login], None
         changed: Called with each renewed login, after it is kept.
 
     Raises:
-        LoginNeededError: There is no login.
+        ToolError: There is no login.
     """
     if login is None:
-        raise LoginNeededError(url, "it needs a login")
+        raise _login_needed(url, "it needs a login")
 
-    async def nobody(_: str) -> None:
-        raise LoginNeededError(url, "its login has ended")
+    async def refuse(_: str) -> None:
+        raise _login_needed(url, "its login has ended")
 
-    return _provider(url, _Storage(url, login, changed), "http://127.0.0.1/callback", nobody, None)
+    return _provider(url, _Storage(url, login, changed), "http://127.0.0.1/callback", refuse, None)
 
 
 def check_request(url: str, login: Login) -> Callable[[Request], Awaitable[None]]:
@@ -134,7 +131,7 @@ def check_request(url: str, login: Login) -> Callable[[Request], Awaitable[None]
     async def check(request: Request) -> None:
         asked = str(request.url)
         if asked != renews and (_origin(asked) != _origin(url) or request.url.path.startswith("/.well-known/")):
-            raise LoginNeededError(url, "its login has ended")
+            raise _login_needed(url, "its login has ended")
 
     return check
 
@@ -153,13 +150,13 @@ async def log_in(
     Args:
         url: Address of the server.
         show: Shows a person the address to open in a browser.
-        pasted: Returns the address to which the browser was sent, if a person gives it; None if nobody does.
+        pasted: Returns the address to which the browser was sent, if a person gives it; None at the end of the input.
         client_id: Id of a client that is registered at the server; by default, one is registered.
         client_secret: Its secret, if it has one.
         seconds: Maximum duration.
 
     Raises:
-        InputError: The server cannot be reached, needs no login, or refuses it; or nobody logs in.
+        InputError: The server cannot be reached, needs no login, or refuses it; or there is no login in time.
         MissingExtraError: The package mcp is not installed.
     """
     try:
@@ -192,7 +189,7 @@ async def log_in(
     try:
         await asyncio.wait_for(connect(), seconds)
     except asyncio.TimeoutError:
-        raise InputError(f"{without_login(url)}: nobody logged in within {seconds:g} s") from None
+        raise InputError(f"{without_login(url)}: there was no login within {seconds:g} s") from None
     except Exception as error:
         inner: Any = error
         while getattr(inner, "exceptions", ()):
@@ -253,12 +250,14 @@ class _Answers:
     def __init__(self, pasted: Callable[[], Awaitable[str | None]]) -> None:
         self._pasted = pasted
         self._state = ""
+        self._open: set[asyncio.StreamWriter] = set()
         self._found: asyncio.Future[AuthorizationCodeResult] = asyncio.get_running_loop().create_future()
 
     async def listen(self, stack: AsyncExitStack) -> int:
         """Listen on a free port, and return it."""
         server = await asyncio.start_server(self._serve, "127.0.0.1", 0, limit=_MOST_REQUEST)
-        await stack.enter_async_context(server)
+        stack.callback(server.close)
+        stack.callback(self._close)  # browsers keep connections that they do not use
         return server.sockets[0].getsockname()[1]
 
     def opened(self, show: Callable[[str], None]) -> Callable[[str], Awaitable[None]]:
@@ -283,17 +282,23 @@ class _Answers:
             self._take(address.strip())
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
             line = await reader.readline()
             parts = line.decode("latin-1").split(" ")
             taken = len(parts) == 3 and parts[0] == "GET" and parts[1].startswith("/callback?") and self._take(parts[1])
         except ValueError:  # a line beyond the limit
             taken = False
+        self._open.discard(writer)
         status = HTTPStatus.OK if taken else HTTPStatus.BAD_REQUEST
         text = "You are logged in. Close this page.\n" if taken else "This is not the answer to a login.\n"
         head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain\r\nContent-Length: {len(text)}\r\n"
         writer.write(f"{head}Connection: close\r\n\r\n{text}".encode())
         writer.close()
+
+    def _close(self) -> None:
+        for writer in self._open:
+            writer.close()
 
     def _take(self, address: str) -> bool:
         """Take the answer in an address; return False if it does not belong to this login."""

@@ -152,7 +152,7 @@ class ServerRequests:
         if len(self._calls) == 1:
             return self._calls[0]
         if not self._calls:
-            raise _Refused("no tool is being called, so nobody is asked")
+            raise _Refused("no tool is being called, so no person is asked")
         raise _Refused(
             f"{len(self._calls)} calls are in progress, and the request does not say to which it belongs; call the tools "
             "of this server one at a time"
@@ -162,7 +162,7 @@ class ServerRequests:
         from mcp_types import ElicitResult
 
         if current_scope() is None:
-            raise _Refused("no run is in progress, so nobody can be asked")
+            raise _Refused("no run is in progress, so no person can be asked")
         asks = f"The MCP server {self._server!r} asks, in the call {cut(call.shown, 1_000)}:"
         message = self._hidden(cut(params.message, MOST_QUESTION))
         if params.mode == "url":

@@ -69,6 +69,9 @@ type: MCP
 desc: Reads files.
 mcp_transport_config: {transport_type: STDIO, command: my-server}
 approve: true
+sampling: true
+resources: true
+prompts: true
 """,
     "ReadyToolSpec": "{type: WEB_SEARCH, name: google_search, approve: true}",
     "StdioServer": """
@@ -84,6 +87,7 @@ call_timeout: 120
 transport_type: SSE
 url: http://localhost:8931/sse
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,
@@ -91,6 +95,7 @@ call_timeout: 120
 transport_type: STREAMABLE_HTTP
 url: http://localhost:8931/mcp
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,

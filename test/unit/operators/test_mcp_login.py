@@ -196,6 +196,25 @@ async def test_answers_that_do_not_belong_to_the_login_are_refused():
         assert statuses == [400, 400, 400, 400, 200]
 
 
+async def test_connections_of_a_browser_that_it_does_not_use_do_not_hold_up_the_login():
+    async with served_by(Logins().shop) as address:
+
+        async def browse(opened: str) -> bytes:
+            port = urlsplit(parse_qs(urlsplit(opened).query)["redirect_uri"][0]).port
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            async with httpx2.AsyncClient(follow_redirects=True) as client:
+                await client.get(opened)
+            rest = await reader.read()
+            writer.close()
+            return rest
+
+        browsing: list[asyncio.Task[bytes]] = []
+        await log_in(
+            f"{address}/mcp", lambda opened: browsing.append(asyncio.ensure_future(browse(opened))), nothing_pasted
+        )
+        assert await browsing[0] == b""
+
+
 async def test_a_server_that_refuses_the_login_is_an_error():
     async with served_by(Logins().shop) as address:
 
@@ -218,7 +237,7 @@ async def test_a_server_that_refuses_the_login_is_an_error():
 
 async def test_a_login_that_nobody_makes_ends():
     async with served_by(Logins().shop) as address:
-        with pytest.raises(InputError, match=r"/mcp: nobody logged in within 0.5 s"):
+        with pytest.raises(InputError, match=r"/mcp: there was no login within 0.5 s"):
             await log_in(f"{address}/mcp", lambda _: None, nothing_pasted, seconds=0.5)
 
 

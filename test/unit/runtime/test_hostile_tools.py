@@ -474,5 +474,5 @@ async def test_of_a_huge_answer_a_model_reads_the_beginning():
 
 async def test_what_a_server_asks_for_it_is_refused():
     assert await answered(server("asks")) == (
-        "Sampling not supported, List roots not supported, no run is in progress, so nobody can be asked, Method not found"
+        "Sampling not supported, List roots not supported, no run is in progress, so no person can be asked, Method not found"
     )
