@@ -141,13 +141,13 @@ def _fault(request: Mapping[str, Any], turn: Turn) -> str:
         kind = item.get("type", "message")
         if kind == "reasoning":
             reasoning = item
-            thinking = "".join(part["text"] for part in item.get("summary") or ())
-            if item.get("encrypted_content") != signature(thinking):
-                return f"the encrypted content of item {item.get('id')!r} could not be verified"
-        elif kind == "function_call":
-            if turn.is_signed(item["call_id"]) and not reasoning:
+        elif kind == "function_call" and turn.is_signed(item["call_id"]):
+            thinking = "".join(part["text"] for part in reasoning.get("summary") or ())
+            if not reasoning:
                 return f"item {item.get('id')!r} of type 'function_call' was provided without its required 'reasoning' item"
-        elif not (kind == "message" and item.get("role") == "assistant"):
+            if reasoning.get("encrypted_content") != signature(thinking):
+                return f"the encrypted content of item {reasoning.get('id')!r} could not be verified"
+        elif kind != "function_call" and item.get("role") != "assistant":
             reasoning = {}
     return ""
 
