@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -24,8 +24,10 @@ from operad.runtime.models.provider_messages import (
     history_of,
     is_recursive,
     unreadable_types,
+    without_tags,
 )
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.thinking_tags import ThinkingTags
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
 from operad.runtime.values.message import Usage
@@ -186,6 +188,7 @@ class Provider:
         history = history_of(messages, model.canonical_system, self._profile.get("tool_call_id_length"))
         given, parameters, dropped = self._request(history, tools, tool_choice, output, settings)
         noted: list[Any] = []
+        tags = ThinkingTags()
         request = model.request_stream(history, given, parameters)
         with self._checked():
             token = _responses.set(noted)
@@ -195,13 +198,15 @@ class Provider:
                 _responses.reset(token)
             try:
                 async for event in opened:
-                    if delta := _delta_of(event):
+                    for delta in _deltas_of(event, tags):
                         yield delta
             finally:  # also if this generator is closed: some packages read on, or leave the connection open
                 for response in noted:
                     await response.aclose()
                 await request.__aexit__(None, None, None)
-        yield self._completion(opened, dropped)
+        for kind, piece in tags.end():
+            yield Delta(kind, piece)
+        yield self._completion(opened, tags, dropped)
 
     def _request(
         self,
@@ -236,7 +241,7 @@ class Provider:
         )
         forms = [plain]
         if output is not None and self._enforces(output, bool(tools)):
-            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}), name="answer")
+            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}))
             forms = [replace(plain, output_mode="native", output_object=answer), plain]
         given, dropped = self._settings(settings)
         if tools:
@@ -308,7 +313,7 @@ class Provider:
             given["anthropic_thinking"] = {"type": "adaptive", "block_binding": binding}
         return {name: value for name, value in given.items() if name not in unsupported}, dropped
 
-    def _completion(self, opened: StreamedResponse, dropped: tuple[str, ...]) -> Completion:
+    def _completion(self, opened: StreamedResponse, tags: ThinkingTags, dropped: tuple[str, ...]) -> Completion:
         """Return the completion of a received turn.
 
         Raises:
@@ -321,7 +326,7 @@ class Provider:
         if finish == "error":
             told = f" ({one_line(raw)})" if raw else ""
             raise ModelError(f"{self._called} broke off its answer{told}; try again", transient=True)
-        message = completed_message(response, self._model.canonical_system)
+        message = without_tags(completed_message(response, self._model.canonical_system), tags)
         if finish == "filter" and (raw == "refusal" or "refusal" in details):
             finish = "refusal"
         elif finish == "stop" and message.tool_calls:
@@ -339,10 +344,8 @@ class Provider:
             )
         except OperadError as error:
             raise ModelError(f"{self._called}: its usage has invalid numbers of tokens") from error
-        told = details.get("refusal") or details.get("block_reason_message") or details.get("block_reason") or raw
-        return Completion(
-            message, finish, usage, one_line(str(told)) if finish in ("filter", "refusal") else "", dropped
-        )
+        told = details.get("refusal") or details.get("block_reason_message") or details.get("block_reason") or ""
+        return Completion(message, finish, usage, one_line(str(told)), dropped)
 
     @property
     def _setup(self) -> str:
@@ -377,8 +380,8 @@ class Provider:
             raise failure from error
 
 
-def _delta_of(event: Any) -> Delta | None:
-    """Return the piece of a turn in an event; None if it has none."""
+def _deltas_of(event: Any, tags: ThinkingTags) -> Iterator[Delta]:
+    """Yield the pieces of a turn in an event."""
     if event.event_kind == "part_start":
         part, kind = event.part, event.part.part_kind
         text = part.args if kind == "tool-call" else getattr(part, "content", "")
@@ -386,7 +389,10 @@ def _delta_of(event: Any) -> Delta | None:
         part, kind = event.delta, event.delta.part_delta_kind
         text = part.args_delta if kind == "tool_call" else part.content_delta
     else:
-        return None
-    if not text or kind not in ("text", "thinking", "tool-call", "tool_call"):
-        return None
-    return Delta(kind if kind in ("text", "thinking") else "call", text if isinstance(text, str) else json.dumps(text))
+        return
+    if text and kind == "text":
+        yield from (Delta(*piece) for piece in tags.add(text))
+    elif text and kind == "thinking":
+        yield Delta("thinking", text)
+    elif text and kind in ("tool-call", "tool_call"):
+        yield Delta("call", text if isinstance(text, str) else json.dumps(text))
