@@ -62,7 +62,7 @@ _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWo
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map"}
-_CONFIG_KEYS = ("instruction", "examples", "ports", "threshold", "hops", "memory")
+_CONFIG_KEYS = ("instruction", "examples", "ports", "threshold", "hops", "memory", "max_turns")
 
 
 class Builder:

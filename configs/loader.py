@@ -183,10 +183,10 @@ class Configuration:
         model_spec = override(spec.model or self.spec.model, model_name, base_url)
         if model is None and model_spec is not None:
             model = make_model(model_spec)
-        turns = spec.reasoner.max_turns or self.spec.reasoner.max_turns
+        rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds
         if (spec.reasoner.type or self.spec.reasoner.type) == "DUAL":
-            return DualModelReasoner(model, max_turns=turns)
-        return MonoModelReasoner(model, max_turns=turns)
+            return DualModelReasoner(model, max_rounds=rounds)
+        return MonoModelReasoner(model, max_rounds=rounds)
 
 
 class _ExpertWithoutModel(Expert):

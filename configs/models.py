@@ -28,8 +28,13 @@ def make_model(spec: ModelSpec) -> Model:
             f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )
     settings: dict[str, Any] = {
+        "thinking": spec.thinking,
         "temperature": spec.temperature,
+        "top_p": spec.top_p,
+        "seed": spec.seed,
+        "stop": spec.stop,
         "max_tokens": spec.max_tokens,
+        "parameters": spec.parameters,
         "tools": spec.tools,
         "structured": spec.structured,
         "vision": spec.vision,

@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.tool import as_tools
 from operad.runtime.tools.toolkit import Action, Tools
@@ -51,6 +52,8 @@ class OperatorConfig(Value):
         id: Id of the operator in a workflow; by default the first words of the instruction.
         tools: Tools and functions that the operator may call, besides those of its actions.
         memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
+        settings: Settings of the model's calls, in place of the model's own.
+        max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
     """
 
     instruction: str = Field(kw_only=False)
@@ -63,12 +66,19 @@ class OperatorConfig(Value):
     id: str = Field(default="", min_length=1)
     tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
     memory: bool = True
+    settings: ModelSettings = NO_SETTINGS
+    max_turns: int | None = Field(default=None, ge=1)
 
     _positional: ClassVar[str] = "instruction"
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
-        later = {"tools": (), "memory": True}  # defaults of newer fields, left out: older fingerprints remain valid
+        later = {
+            "tools": (),
+            "memory": True,
+            "settings": NO_SETTINGS,
+            "max_turns": None,
+        }  # defaults of newer fields, left out: older fingerprints remain valid
         return {
             name: value
             for name, value in super().fingerprint().items()

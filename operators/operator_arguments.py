@@ -12,11 +12,12 @@ from operad.operators.config import OperatorConfig
 from operad.operators.instruction import InstructionFunction, described
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
-from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.arguments import ArgumentError, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.output import Output
 from operad.runtime.values.schema import AnswerSchema
@@ -43,6 +44,10 @@ class TextOptions(ConfigOptions, total=False):
     examples: Sequence[Example]
     ports: Sequence[str]
     memory: bool
+    temperature: float | None
+    thinking: ThinkingLevel | None
+    settings: ModelSettings
+    max_turns: int | None
 
 
 def config_of(
@@ -76,6 +81,17 @@ def config_of(
         ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def settings_of(class_name: str, settings: ModelSettings, **single: Any) -> dict[str, ModelSettings]:
+    """Return the settings of an operator, with the single ones in place of those of the same name; empty without any."""
+    if not isinstance(settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{class_name}(…): settings: expected ModelSettings(…), got {short_repr(settings)}")
+    try:
+        merged = ModelSettings(**single).over(settings)
+    except ArgumentError as error:
+        raise ArgumentError(str(error).replace("ModelSettings(", f"{class_name}(", 1)) from error
+    return {} if merged == NO_SETTINGS else {"settings": merged}
 
 
 def form_of(output: Output[Any], text: str) -> AnswerSchema:

@@ -274,6 +274,9 @@ class OperatorSpec(PolicySpec):
     map: MapSpec | None = None
     knowledge: bool = Field(default=True, description="false: no passages of the `knowledgebase` of the file.")
     memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
+    max_turns: Count | None = Field(
+        default=None, description="Maximum number of turns, in which the model calls tools or answers; by default 50."
+    )
     class_: str = Field(
         default="", alias="class", description="Subclass of Operator or Evaluator, as package.module.Class."
     )

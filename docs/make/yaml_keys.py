@@ -180,7 +180,7 @@ profile: {name: Fact checker}
 workflow: [[facts, check, answer], [facts, answer]]
 evaluator: {instruction: Every sentence must rest on a checked claim.}
 max_rounds: 2
-reasoner: {max_turns: 4}
+reasoner: {max_rounds: 4}
 model: {name: gpt-5}
 memory: {tokens: 8000}
 policy: {retry: {attempts: 3}}
@@ -194,7 +194,7 @@ budget: {tokens: 100000}
     "LeaderSpec": """
 profile: {name: Editor}
 actions: [look up]
-reasoner: {max_turns: 4}
+reasoner: {max_rounds: 4}
 model: {name: gpt-5}
 memory: {tokens: 16000}
 max_splits: 2

@@ -89,19 +89,27 @@ def _events(answer: Answer, request: Mapping[str, Any], turn: Turn) -> Iterator[
 
     yield event("response.created", response=_response(answer, request, turn, "in_progress"))
     for index, item in enumerate(_items(answer, request, turn)):
-        place = {"item_id": item["id"], "output_index": index}
+        place: dict[str, Any] = {"item_id": item["id"], "output_index": index}
         empty = {
             name: type(value)() if name in ("summary", "content", "arguments") else value
             for name, value in item.items()
         }
         yield event("response.output_item.added", output_index=index, item={**empty, "status": "in_progress"})
         if item["type"] == "reasoning":
-            for piece in pieces(thinking_of(answer)):
-                yield event("response.reasoning_summary_text.delta", **place, summary_index=0, delta=piece)
+            place["summary_index"] = 0
+            [part] = item["summary"]
+            yield event("response.reasoning_summary_part.added", **place, part={**part, "text": ""})
+            for piece in pieces(part["text"]):
+                yield event("response.reasoning_summary_text.delta", **place, delta=piece)
+            yield event("response.reasoning_summary_part.done", **place, part=part)
         elif item["type"] == "message":
-            kind = "response.refusal.delta" if isinstance(answer, Refuse) else "response.output_text.delta"
-            for piece in pieces(answer.text):
-                yield event(kind, **place, content_index=0, delta=piece)
+            place["content_index"] = 0
+            [part] = item["content"]
+            field = "refusal" if part["type"] == "refusal" else "text"
+            yield event("response.content_part.added", **place, part={**part, field: ""})
+            for piece in pieces(part[field]):
+                yield event(f"response.{'output_text' if field == 'text' else field}.delta", **place, delta=piece)
+            yield event("response.content_part.done", **place, part=part)
         else:
             for piece in pieces(item["arguments"]):
                 yield event("response.function_call_arguments.delta", **place, delta=piece)
@@ -141,13 +149,13 @@ def _fault(request: Mapping[str, Any], turn: Turn) -> str:
         kind = item.get("type", "message")
         if kind == "reasoning":
             reasoning = item
-            thinking = "".join(part["text"] for part in item.get("summary") or ())
-            if item.get("encrypted_content") != signature(thinking):
-                return f"the encrypted content of item {item.get('id')!r} could not be verified"
-        elif kind == "function_call":
-            if turn.is_signed(item["call_id"]) and not reasoning:
+        elif kind == "function_call" and turn.is_signed(item["call_id"]):
+            thinking = "".join(part["text"] for part in reasoning.get("summary") or ())
+            if not reasoning:
                 return f"item {item.get('id')!r} of type 'function_call' was provided without its required 'reasoning' item"
-        elif not (kind == "message" and item.get("role") == "assistant"):
+            if reasoning.get("encrypted_content") != signature(thinking):
+                return f"the encrypted content of item {reasoning.get('id')!r} could not be verified"
+        elif kind != "function_call" and item.get("role") != "assistant":
             reasoning = {}
     return ""
 
