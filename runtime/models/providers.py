@@ -74,6 +74,9 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Vendors by the prefix of a model's name: ``anthropic:claude-opus-5-5``."""
 
+OLDEST_PYTHON = (3, 11)
+"""Oldest version of Python that pydantic-ai supports."""
+
 _FINISHES: Mapping[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
@@ -138,6 +141,7 @@ class Provider:
     def _open(self, name: str, base_url: str, key: str | None) -> None:
         """Make the vendor's client; its packages are imported here, and nowhere before."""
         import httpx2
+        from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import Provider as VendorProvider
         from pydantic_ai.providers import infer_provider_class
@@ -162,7 +166,10 @@ class Provider:
             taken = signature(kind).parameters
             return kind(**{each: value for each, value in given.items() if value is not None and each in taken})
 
-        self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+        try:
+            self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+        except UserError as error:
+            raise ModelError(f"{self._called} cannot be asked: {one_line(error.message)}; set {self._setup}") from error
         profile: Mapping[str, Any] = self._model.profile
         self._profile = profile
 
@@ -353,9 +360,9 @@ class Provider:
 
     def _missing_extra(self) -> MissingExtraError:
         extra = self._vendor.extra
-        if sys.version_info < (3, 11):
+        if sys.version_info[:2] < OLDEST_PYTHON:
             return MissingExtraError(
-                f"{self._endpoint.name}: the extra {extra!r} needs Python 3.11 or newer; use it, or the vendor's endpoint of "
+                f"{self._endpoint.name}: the extra {extra!r} needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; use it, or the vendor's endpoint of "
                 "the OpenAI protocol: Model(NAME, base_url=…)"
             )
         return MissingExtraError(
