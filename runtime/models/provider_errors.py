@@ -63,13 +63,17 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
     status = getattr(error, "status_code", None)
     code = f" ({status})" if status else ""
     told = _message_of(causes[-1] if isinstance(error, exceptions.ModelConnectionError) else error)
+    if isinstance(error, exceptions.ModelTimeoutError):
+        told = ""  # each package says it in another way
     message = f": {without_key(told, key)}" if told else ""
     for name, fault in _FAULTS.items():
         if isinstance(error, getattr(exceptions, name)):
-            remedy = fault.remedy.format(setup=setup)
-            is_transient = fault.is_transient and getattr(error, "provider_retry_hint", None) is not False
+            text, remedy = fault.text.format(timeout=timeout), fault.remedy.format(setup=setup)
+            text = "broke off its answer" if fault.is_transient and getattr(error, "in_stream", False) else text
+            is_transient = fault.is_transient or (isinstance(status, int) and status >= 500)
+            is_transient &= getattr(error, "provider_retry_hint", None) is not False
             return fault.kind(
-                f"{called} {fault.text.format(timeout=timeout)}{code}{message}; {remedy}",
+                f"{called} {text}; {remedy}{code}{message}",
                 transient=is_transient,
                 retry_after=getattr(error, "retry_after", None),
             )

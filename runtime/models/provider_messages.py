@@ -22,6 +22,7 @@ from operad.runtime.models.messages import (
     ToolResult,
     own_data,
 )
+from operad.runtime.models.thinking_tags import ThinkingTags
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.text import whole
 
@@ -103,11 +104,12 @@ def completed_message(response: ModelResponse, system: str) -> Message:
             case "text":
                 parts.append(Text(text=whole(data.pop("content")), origin=origin(data)))
             case "thinking":
-                parts.append(Thinking(text=whole(data.pop("content")), origin=origin(data)))
+                text = whole(data.pop("content"))
+                parts.append(Thinking(text=text, origin=origin({"part_kind": kind, **data})))
             case "tool-call":
                 data.pop("args", None)
                 call_id, tool = data.pop("tool_call_id"), data.pop("tool_name")
-                arguments = whole(part.args_as_json_str())
+                arguments = whole(part.args if isinstance(part.args, str) else part.args_as_json_str())
                 parts.append(ToolCall(id=call_id, name=whole(tool), arguments=arguments, origin=origin(data)))
             case "file":
                 del data["content"]
@@ -117,6 +119,18 @@ def completed_message(response: ModelResponse, system: str) -> Message:
                 parts.append(Opaque(shown=kind, origin=origin({**data, "part_kind": kind})))
     turn = _turns().dump_python([response], mode="json")[0]
     return Message(role="assistant", parts=tuple(parts), origin=origin({key: turn[key] for key in _OF_TURN}))
+
+
+def without_tags(message: Message, tags: ThinkingTags) -> Message:
+    """Return a turn with the reasoning between tags in its text as a part of its own."""
+    thinking, answer = tags.parts()
+    if not tags.opened:
+        return message
+    texts = [part for part in message.parts if isinstance(part, Text)]
+    rest = [part for part in message.parts if not isinstance(part, Text)]
+    said: list[Part] = [Thinking(text=thinking), *([texts[-1].model_copy(update={"text": answer})] if answer else [])]
+    at = next((number for number, part in enumerate(rest) if not isinstance(part, Thinking)), len(rest))
+    return message.with_parts([*rest[:at], *said, *rest[at:]])
 
 
 def unreadable_types(messages: Sequence[Message], profile: Mapping[str, Any]) -> list[str]:
@@ -176,14 +190,19 @@ def _answered(part: Part, system: str, fitted: Any) -> ModelResponsePart | None:
     plain: dict[str, Any]
     match part:
         case Text() if part.text.strip() or own:
-            plain = {"part_kind": "text", "content": part.text}
+            plain = {"part_kind": "text", "content": whole(part.text)}
         case Thinking() if own:
-            plain = {"part_kind": "thinking", "content": part.text}
+            plain = {"part_kind": "thinking", "content": whole(part.text)}
         case ToolCall():
             # Endpoints that parse the history refuse arguments that are not an object.
             arguments = part.arguments if is_object(part.arguments) else "{}"
             call_id = fitted(part.id)
-            plain = {"part_kind": "tool-call", "tool_name": part.name, "args": arguments, "tool_call_id": call_id}
+            plain = {
+                "part_kind": "tool-call",
+                "tool_name": whole(part.name),
+                "args": whole(arguments),
+                "tool_call_id": call_id,
+            }
         case Blob():
             from pydantic_ai.messages import BinaryContent
 
@@ -201,10 +220,11 @@ def _answered(part: Part, system: str, fitted: Any) -> ModelResponsePart | None:
 def _returned(result: ToolResult, call_id: str) -> ModelRequestPart:
     from pydantic_ai.messages import ToolReturnPart
 
+    text = whole(result.text)
     files = [_content(part) for part in result.content if isinstance(part, Blob)]
     return ToolReturnPart(
-        tool_name=result.name,
-        content=[result.text, *files] if files and result.text else files or result.text,
+        tool_name=whole(result.name),
+        content=[text, *files] if files and text else files or text,
         tool_call_id=call_id,
         outcome="failed" if result.error else "success",
     )
@@ -215,13 +235,13 @@ def _system_parts(parts: Sequence[Text | Blob]) -> Iterator[ModelRequestPart]:
 
     for part in parts:
         if isinstance(part, Text):
-            yield SystemPromptPart(content=part.text)
+            yield SystemPromptPart(content=whole(part.text))
 
 
 def _content(part: Text | Blob) -> Any:
     from pydantic_ai.messages import BinaryContent
 
-    return part.text if isinstance(part, Text) else BinaryContent(part.data, media_type=part.media_type)
+    return whole(part.text) if isinstance(part, Text) else BinaryContent(part.data, media_type=part.media_type)
 
 
 @cache

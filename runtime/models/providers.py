@@ -6,7 +6,7 @@ import json
 import os
 import sys
 import warnings
-from collections.abc import AsyncGenerator, Generator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
@@ -26,8 +26,10 @@ from operad.runtime.models.provider_messages import (
     history_of,
     is_recursive,
     unreadable_types,
+    without_tags,
 )
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.thinking_tags import ThinkingTags
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
 from operad.runtime.values.message import Usage
@@ -73,6 +75,9 @@ VENDORS: Mapping[str, Vendor] = {
     "mistral": Vendor("mistral", ("MISTRAL_API_KEY",)),
 }
 """Vendors by the prefix of a model's name: ``anthropic:claude-opus-5-5``."""
+
+OLDEST_PYTHON = (3, 11)
+"""Oldest version of Python that pydantic-ai supports."""
 
 _FINISHES: Mapping[str, FinishReason] = {
     "stop": "stop",
@@ -138,6 +143,7 @@ class Provider:
     def _open(self, name: str, base_url: str, key: str | None) -> None:
         """Make the vendor's client; its packages are imported here, and nowhere before."""
         import httpx2
+        from pydantic_ai.exceptions import UserError
         from pydantic_ai.models import infer_model
         from pydantic_ai.providers import Provider as VendorProvider
         from pydantic_ai.providers import infer_provider_class
@@ -162,7 +168,10 @@ class Provider:
             taken = signature(kind).parameters
             return kind(**{each: value for each, value in given.items() if value is not None and each in taken})
 
-        self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+        try:
+            self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+        except UserError as error:
+            raise ModelError(f"{self._called} cannot be asked: {one_line(error.message)}; set {self._setup}") from error
         profile: Mapping[str, Any] = self._model.profile
         self._profile = profile
 
@@ -188,6 +197,7 @@ class Provider:
         history = history_of(messages, model.canonical_system, self._profile.get("tool_call_id_length"))
         given, parameters, dropped = self._request(history, tools, tool_choice, output, settings)
         noted: list[Any] = []
+        tags = ThinkingTags()
         request = model.request_stream(history, given, parameters)
         with self._checked():
             token = _responses.set(noted)
@@ -197,13 +207,15 @@ class Provider:
                 _responses.reset(token)
             try:
                 async for event in opened:
-                    if delta := _delta_of(event):
+                    for delta in _deltas_of(event, tags):
                         yield delta
             finally:  # also if this generator is closed: some packages read on, or leave the connection open
                 for response in noted:
                     await response.aclose()
                 await request.__aexit__(None, None, None)
-        yield self._completion(opened, dropped)
+        for kind, piece in tags.end():
+            yield Delta(kind, piece)
+        yield self._completion(opened, tags, dropped)
 
     def _request(
         self,
@@ -238,7 +250,7 @@ class Provider:
         )
         forms = [plain]
         if output is not None and self._enforces(output, bool(tools)):
-            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}), name="answer")
+            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}))
             forms = [replace(plain, output_mode="native", output_object=answer), plain]
         given, dropped = self._settings(settings)
         if tools:
@@ -310,7 +322,7 @@ class Provider:
             given["anthropic_thinking"] = {"type": "adaptive", "block_binding": binding}
         return {name: value for name, value in given.items() if name not in unsupported}, dropped
 
-    def _completion(self, opened: StreamedResponse, dropped: tuple[str, ...]) -> Completion:
+    def _completion(self, opened: StreamedResponse, tags: ThinkingTags, dropped: tuple[str, ...]) -> Completion:
         """Return the completion of a received turn.
 
         Raises:
@@ -323,7 +335,7 @@ class Provider:
         if finish == "error":
             told = f" ({one_line(raw)})" if raw else ""
             raise ModelError(f"{self._called} broke off its answer{told}; try again", transient=True)
-        message = completed_message(response, self._model.canonical_system)
+        message = without_tags(completed_message(response, self._model.canonical_system), tags)
         if finish == "filter" and (raw == "refusal" or "refusal" in details):
             finish = "refusal"
         elif finish == "stop" and message.tool_calls:
@@ -341,10 +353,8 @@ class Provider:
             )
         except OperadError as error:
             raise ModelError(f"{self._called}: its usage has invalid numbers of tokens") from error
-        told = details.get("refusal") or details.get("block_reason_message") or details.get("block_reason") or raw
-        return Completion(
-            message, finish, usage, one_line(str(told)) if finish in ("filter", "refusal") else "", dropped
-        )
+        told = details.get("refusal") or details.get("block_reason_message") or details.get("block_reason") or ""
+        return Completion(message, finish, usage, one_line(str(told)), dropped)
 
     @property
     def _setup(self) -> str:
@@ -352,9 +362,10 @@ class Provider:
 
     def _missing_extra(self) -> MissingExtraError:
         extra = self._vendor.extra
-        if sys.version_info < (3, 11):
+        if sys.version_info[:2] < OLDEST_PYTHON:
             return MissingExtraError(
-                f"{self._called}: the extra {extra!r} needs Python 3.11 or newer; use it, or the vendor's endpoint of "
+                f"{self._called}: the extra {extra!r} needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; use it, or "
+                "the vendor's endpoint of "
                 "the OpenAI protocol: Model(NAME, base_url=…)"
             )
         return MissingExtraError(
@@ -379,8 +390,8 @@ class Provider:
             raise failure from error
 
 
-def _delta_of(event: Any) -> Delta | None:
-    """Return the piece of a turn in an event; None if it has none."""
+def _deltas_of(event: Any, tags: ThinkingTags) -> Iterator[Delta]:
+    """Yield the pieces of a turn in an event."""
     if event.event_kind == "part_start":
         part, kind = event.part, event.part.part_kind
         text = part.args if kind == "tool-call" else getattr(part, "content", "")
@@ -388,7 +399,10 @@ def _delta_of(event: Any) -> Delta | None:
         part, kind = event.delta, event.delta.part_delta_kind
         text = part.args_delta if kind == "tool_call" else part.content_delta
     else:
-        return None
-    if not text or kind not in ("text", "thinking", "tool-call", "tool_call"):
-        return None
-    return Delta(kind if kind in ("text", "thinking") else "call", text if isinstance(text, str) else json.dumps(text))
+        return
+    if text and kind == "text":
+        yield from (Delta(*piece) for piece in tags.add(text))
+    elif text and kind == "thinking":
+        yield Delta("thinking", text)
+    elif text and kind in ("tool-call", "tool_call"):
+        yield Delta("call", text if isinstance(text, str) else json.dumps(text))
