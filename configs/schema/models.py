@@ -50,13 +50,13 @@ class ModelSpec(Spec):
     max_tokens: int | None = Field(default=None, ge=1, description="Maximum number of tokens of an answer.")
     tools: Literal["native", "constrained"] | None = Field(
         default=None,
-        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema.",
+        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema. By default, what is known of the model, as for `structured` and `vision`.",
     )
     structured: bool | None = Field(
         default=None,
         description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
-    vision: bool | None = Field(default=None, description="true: the model accepts images.")
+    vision: bool | None = Field(default=None, description="true: the model accepts images; false: it is not shown any.")
     timeout: Seconds | None = Field(default=None, description="Maximum seconds without data from the endpoint.")
     total_timeout: Seconds | None = Field(
         default=None, description="Maximum seconds of a call, including its retries; by default 600."

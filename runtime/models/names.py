@@ -187,7 +187,9 @@ def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]
         raise _unknown_prefix_error(name, prefix)
     address = base_url or (named or OPENAI).address(environ)
     if "*" in address:
-        raise InputError(f"model {name!r}: set {(named or OPENAI).moved_by} to the address of your resource, or give base_url")
+        raise InputError(
+            f"model {name!r}: set {(named or OPENAI).moved_by} to the address of your resource, or give base_url"
+        )
     published = vendor_at(address)
     vendor = named or published
     if vendor is None:

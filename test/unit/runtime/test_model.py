@@ -14,9 +14,8 @@ from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, Token
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_stream import ChatStream
 from operad.runtime.models.embedded import EmbeddedModel
-from operad.runtime.models.endpoint import _certificates
+from operad.runtime.models.endpoint import OPENAI_URL, _certificates
 from operad.runtime.models.messages import Message, ToolCall
-from operad.runtime.models.endpoint import OPENAI_URL
 from operad.runtime.models.model import DEFAULT_MODEL, Model, resolve_model
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.policies.limits import Limits

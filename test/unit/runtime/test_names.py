@@ -75,7 +75,12 @@ class Seen:
         ("openai:gpt-5.6", "openai", "gpt-5.6", "https://api.openai.com/v1"),
         ("mistral:mistral-large-latest", "mistral", "mistral-large-latest", "https://api.mistral.ai/v1"),
         ("ollama:llama3:8b", "ollama", "llama3:8b", "http://localhost:11434/v1"),
-        ("openrouter:mistralai/mistral-nemo:free", "openrouter", "mistralai/mistral-nemo:free", "https://openrouter.ai/api/v1"),
+        (
+            "openrouter:mistralai/mistral-nemo:free",
+            "openrouter",
+            "mistralai/mistral-nemo:free",
+            "https://openrouter.ai/api/v1",
+        ),
         ("kimi:kimi-k3", "moonshot", "kimi-k3", "https://api.moonshot.ai/v1"),
         ("gpt-5.6", "openai", "gpt-5.6", "https://api.openai.com/v1"),
         ("ft:gpt-4o:me::1", "openai", "ft:gpt-4o:me::1", "https://api.openai.com/v1"),
@@ -87,7 +92,9 @@ def test_a_prefix_names_vendor_and_address(name, vendor, sent, base_url):
     assert (located.vendor and located.vendor.prefix, located.name, located.base_url) == (vendor, sent, base_url)
 
 
-@pytest.mark.parametrize("name", ["llama3:8b", "mistral:7b", "mistral:7b-instruct-q4_K_M", "mistral:latest", "ft:x:y", "a:b:c"])
+@pytest.mark.parametrize(
+    "name", ["llama3:8b", "mistral:7b", "mistral:7b-instruct-q4_K_M", "mistral:latest", "ft:x:y", "a:b:c"]
+)
 def test_a_name_with_a_colon_that_is_no_vendors_is_sent_as_it_is_to_an_endpoint(name):
     for url, environ in (("http://gpu-1:8000/v1", {}), (None, {"OPENAI_BASE_URL": "http://gpu-1:8000/v1"})):
         located = locate(name, url, "", environ)
@@ -99,10 +106,14 @@ def test_a_vendors_prefix_is_left_out_also_at_another_endpoint():
     assert (located.name, located.base_url, located.protocol) == ("gpt-5.6", "http://gateway/v1", "chat-completions")
 
 
-@pytest.mark.parametrize(("name", "near"), [("opnai:gpt-5.6", "openai"), ("mistrall:large", "mistral"), ("google-gla:g", "google")])
+@pytest.mark.parametrize(
+    ("name", "near"), [("opnai:gpt-5.6", "openai"), ("mistrall:large", "mistral"), ("google-gla:g", "google")]
+)
 def test_an_unknown_prefix_is_an_error_with_the_nearest_known_one(name, near):
     prefix = name.partition(":")[0]
-    with pytest.raises(InputError, match=rf"^model '{name}': no vendor has the prefix '{prefix}' \(did you mean '{near}'\?\)"):
+    with pytest.raises(
+        InputError, match=rf"^model '{name}': no vendor has the prefix '{prefix}' \(did you mean '{near}'\?\)"
+    ):
         locate(name, None, "", {})
     with pytest.raises(InputError, match="no vendor has the prefix"):
         resolve_model(name, environ={"OPENAI_API_KEY": KEY})
@@ -123,7 +134,12 @@ def test_a_vendor_is_known_by_its_host_alone():
     assert [vendor_at(each.base_url) for each in VENDORS if "://" in each.base_url and "*" not in each.base_url] == [
         each for each in VENDORS if "://" in each.base_url and "*" not in each.base_url
     ]
-    for url in ("https://api.openai.com.evil.example/v1", "https://api.openai.com@evil.example", "http://api.openai.com/v1", "x"):
+    for url in (
+        "https://api.openai.com.evil.example/v1",
+        "https://api.openai.com@evil.example",
+        "http://api.openai.com/v1",
+        "x",
+    ):
         assert vendor_at(url) is None
     assert vendor_at("https://API.OpenAI.com:443/v1/") is OPENAI
 
@@ -223,7 +239,11 @@ def test_a_command_that_names_an_address_means_the_key_of_the_environment_for_it
 
 @pytest.mark.parametrize(
     ("name", "variable"),
-    [("openai:gpt-5.6", "OPENAI_API_KEY"), ("google:g", "GOOGLE_API_KEY or GEMINI_API_KEY"), ("groq:x", "GROQ_API_KEY")],
+    [
+        ("openai:gpt-5.6", "OPENAI_API_KEY"),
+        ("google:g", "GOOGLE_API_KEY or GEMINI_API_KEY"),
+        ("groq:x", "GROQ_API_KEY"),
+    ],
 )
 async def test_a_vendor_without_its_key_is_an_error_before_the_call(name, variable):
     with pytest.raises(InputError, match=f"set {variable}, or give the model its api_key"):

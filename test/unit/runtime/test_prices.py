@@ -27,8 +27,8 @@ from operad.runtime import (
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.run_owner import leave
 from operad.runtime.events import ModelAnswered, RunStarted
-from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models import names
+from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.models.names import PREFIXES, VENDORS, locate
@@ -168,7 +168,9 @@ async def test_a_call_costs_what_the_list_says_and_a_model_without_a_price_is_sa
         vendors = tuple(vendor if each.prefix == "groq" else each for each in VENDORS)
         monkeypatch.setattr(names, "VENDORS", vendors)
         monkeypatch.setattr(names, "PREFIXES", {**PREFIXES, "groq": vendor})
-        listed, unlisted = (Model(f"groq:{name}", api_key="gsk-123456") for name in ("llama-3.3-70b-versatile", "llama-99"))
+        listed, unlisted = (
+            Model(f"groq:{name}", api_key="gsk-123456") for name in ("llama-3.3-70b-versatile", "llama-99")
+        )
         usage = (await listed.complete([Message.user("x")])).usage
         assert usage.unpriced == 0
         assert usage.cost == pytest.approx(list_price(listed.located()).of(usage))
