@@ -201,7 +201,7 @@ class Operator(Instructed[T]):
         writes_text = type(self) is Operator and not (config.output_schema or config.ports)
         if not writes_text or not isinstance(thinker, MonoModelReasoner):
             return False
-        return not (config.tools or config.actions) or thinker.model.tools == "native"
+        return not (config.tools or config.actions) or thinker.model.profile.tools == "native"
 
     @property
     def has_tools(self) -> bool:

@@ -60,13 +60,13 @@ class ModelSpec(Spec):
     )
     tools: Literal["native", "constrained"] | None = Field(
         default=None,
-        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema.",
+        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema. By default, what is known of the model, as for `structured` and `vision`.",
     )
     structured: bool | None = Field(
         default=None,
         description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
-    vision: bool | None = Field(default=None, description="true: the model accepts images.")
+    vision: bool | None = Field(default=None, description="true: the model accepts images; false: it is not shown any.")
     api: Literal["chat-completions", "responses"] | None = Field(
         default=None,
         description="The protocol; by default responses at OpenAI and Azure OpenAI, chat-completions elsewhere.",

@@ -76,7 +76,8 @@ class EmbeddedModel(Model):
     temperature: float | None = Field(default=0.0, ge=0)
     max_tokens: int | None = Field(default=512, ge=1)
     timeout: float = Field(default=600.0, gt=0)  # includes the wait for earlier requests
-    tools: Literal["native", "constrained"] = "constrained"
+    tools: Literal["native", "constrained"] | None = "constrained"
+    vision: bool | None = False
     prose: bool = False
     limits: Limits | None = Limits(concurrency=1)  # a concurrent request would evict the processed prompt
     price: Price | None = Price()

@@ -34,6 +34,7 @@ from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.models.names import Located, vendor_at
 from operad.runtime.models.price import Price
+from operad.runtime.models.profiles import OVERRIDDEN, Profile, profile_of
 from operad.runtime.models.providers import Provider
 from operad.runtime.models.responses import Responses
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
@@ -51,7 +52,7 @@ if TYPE_CHECKING:
 
 _logger = logging.getLogger(__name__)
 
-DEFAULT_MODEL = "gpt-4.1-mini"
+DEFAULT_MODEL = "gpt-5.6-luna"
 """Name of the model that is used if a key or an endpoint is given, but no model name."""
 
 
@@ -71,7 +72,7 @@ MOST_CALLS = 128
 class Model(Endpoint):
     """Client of a chat model at an endpoint.
 
-        model = Model(name="gpt-5-mini", temperature=0, limits=Limits(concurrency=8))
+        model = Model(name="gpt-5.6-luna", temperature=0, limits=Limits(concurrency=8))
         workflow = Workflow(facts >> answer, model=model)
 
     A model is a value: it may be copied, compared and shared by any number of runs, threads and event loops.
@@ -95,10 +96,10 @@ class Model(Endpoint):
         max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
             emits a `ModelRetried` event.
         tools: How tools are offered: ``native`` by the protocol's tool calls, or ``constrained`` by a JSON Schema of
-            the answer, for endpoints without tool calls.
-        structured: True if the endpoint enforces a JSON Schema given as ``response_format``.
+            the answer, for endpoints without tool calls. None for the way that `profile` knows, as for the next two.
+        structured: True if the endpoint enforces a JSON Schema of the answer.
         prose: True if free text of the model is usable; very small models invent half of it.
-        vision: True if the model accepts images; it then receives the images among a task's files.
+        vision: True if the model accepts images: it receives the images among a task's files.
         limits: Rate limits, shared by all models with the same name, key, endpoint and limits in this process. In
             durable runs, limits per minute are shared by all processes.
         parameters: Further fields of each request, sent unchanged.
@@ -115,10 +116,10 @@ class Model(Endpoint):
     seed: int | None = None
     stop: tuple[str, ...] = ()
     max_tokens: int | None = Field(default=None, ge=1)
-    tools: Literal["native", "constrained"] = "native"
-    structured: bool = True
+    tools: Literal["native", "constrained"] | None = None
+    structured: bool | None = None
     prose: bool = True
-    vision: bool = False
+    vision: bool | None = None
     limits: Limits | None = None
     parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     price: Price | None = None
@@ -142,6 +143,22 @@ class Model(Endpoint):
     def settings(self) -> ModelSettings:
         """Settings of each call, unless the call gives others."""
         return ModelSettings(**{name: getattr(self, name) for name in ModelSettings.model_fields})
+
+    @property
+    def profile(self) -> Profile:
+        """What the model can: by its name, unless the model says otherwise."""
+        try:
+            located = self.located()
+        except InputError:  # a call or a check reports it
+            known = Profile()
+        else:
+            known = profile_of(located.name, located.vendor.prefix if located.vendor else "")
+        return known.overridden(**{name: getattr(self, name) for name in OVERRIDDEN})
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return the values that determine the model's answers, without key and login; see `Endpoint.fingerprint`."""
+        profile = self.profile
+        return super().fingerprint() | {name: getattr(profile, name) for name in OVERRIDDEN}
 
     async def complete(
         self,
@@ -187,13 +204,14 @@ class Model(Endpoint):
             if call_id:
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
+            accepted, dropped = self.profile.accepted(settings.over(self.settings))
             ask = partial(
                 connection.chat.stream,
                 messages,
                 tools=tools,
                 tool_choice=tool_choice,
                 output=output,
-                settings=settings.over(self.settings),
+                settings=accepted,
             )
             try:
                 completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
@@ -201,8 +219,8 @@ class Model(Endpoint):
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
             await spend(limiters, completion.usage.tokens)
-        if completion.dropped:
-            emit(SettingsDropped(model=self.name, settings=completion.dropped))
+        if dropped := (*dropped, *completion.dropped):
+            emit(SettingsDropped(model=self.name, settings=dropped))
         calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
         emit(
             ModelAnswered(

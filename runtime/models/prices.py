@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
 
-from operad.runtime.models.names import Located, vendor_at
+from operad.runtime.models.names import Located, Vendor, vendor_at
 from operad.runtime.models.price import Price
 from operad.runtime.values.document import Document, Path_, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
@@ -118,6 +118,14 @@ def context_window(located: Located) -> int | None:
     except LookupError:
         return None
     return price.model.context_window
+
+
+def listed_models(vendor: Vendor) -> list[str]:
+    """Return the names of a vendor's models with list prices, without those that it has ended."""
+    from genai_prices.data_snapshot import get_snapshot
+
+    models = (model for each in get_snapshot().providers if each.id == vendor.prices for model in each.models)
+    return sorted(model.id for model in models if not model.deprecated)
 
 
 def users_price(name: str, base_url: str, environ: Mapping[str, str]) -> Price | None:

@@ -15,9 +15,9 @@ EMBEDDED = "embedded"
 """Name of the model that runs inside this process."""
 
 _NO_MODEL = (
-    "no model is configured{hint}: name one with its vendor and set the vendor's key in the environment "
-    "(OPERAD_MODEL=mistral:…, --model, or `model: {{name: …, base_url: …}}` in the YAML); or set OPENAI_API_KEY; or "
-    "OPENAI_BASE_URL and OPERAD_MODEL, or use --model and --base-url, for an endpoint of your own. "
+    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment; or the key of "
+    "another vendor, and a model of it: OPERAD_MODEL=mistral:…; or use --model and --base-url; or write "
+    "`model: {name: …, base_url: …}` in the YAML. "
     "The embedded model needs no key, but can only pick from given choices: OPERAD_MODEL=embedded, "
     '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
 )
@@ -88,7 +88,7 @@ def resolve_model(
     endpoint = base_url or environ.get(OPENAI.moved_by)
     has_key = bool(api_key or OPENAI.key(environ))
     if not (name or endpoint or has_key):
-        raise NoModelError(_NO_MODEL.format(hint=_keys_hint(environ)))
+        raise NoModelError(f"{_NO_MODEL}{_keys_hint(environ)}")
     located = locate_told(name or DEFAULT_MODEL, base_url, api_key or "", environ)
     if located.lacks_key:
         raise _no_key_error(name or DEFAULT_MODEL, located, environ)
