@@ -359,7 +359,8 @@ async def _entered(
 ) -> Client:
     """Return a connected client, which `stack` closes.
 
-    The protocol before 2026 is tried first: under the later one, servers written for the earlier one cannot ask.
+    The protocol before 2026 is tried first: under the later one, servers written for the earlier one cannot ask. Servers
+    by HTTP that keep no session can ask under the later one only.
     """
     async with AsyncExitStack() as attempt:
         try:
@@ -369,8 +370,9 @@ async def _entered(
             if getattr(_innermost(error), "code", None) not in _NO_HANDSHAKE:
                 raise
         else:
-            stack.push_async_exit(attempt.pop_all())
-            return client
+            if server.keeps_session:
+                stack.push_async_exit(attempt.pop_all())
+                return client
     return await stack.enter_async_context(client_of(await server.transport(stack, stderr), mode="auto"))
 
 

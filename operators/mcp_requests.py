@@ -171,7 +171,7 @@ class ServerRequests:
             opens = f"Open {self._hidden(params.url)} if you trust it, then answer accept; or answer decline or cancel."
             answer = await interrupt(f"{asks} {message}\n{opens}", {"enum": ["accept", *REFUSALS]})
             return ElicitResult(action=answer)
-        question = f"{asks} {message}\nAnswer decline or cancel to give no data."
+        question = f"{asks} {message} (Answer decline or cancel to give no data.)"
         answer = await interrupt(question, _form(params.requested_schema))
         if isinstance(answer, str):
             return ElicitResult(action=cast("Any", answer))

@@ -77,6 +77,12 @@ class _Server(Value):
     _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout", "call_timeout", "env", "headers"})
     _values: tuple[str, ...] = PrivateAttr(default=())
     """Values of the secrets of a server that is connected."""
+    _keeps_session: bool = PrivateAttr(default=True)
+
+    @property
+    def keeps_session(self) -> bool:
+        """True if a connected server can send requests, under the protocol before 2026."""
+        return self._keeps_session
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -365,9 +371,14 @@ class StreamableHttpServer(_HttpServer):
         from mcp.client.streamable_http import streamable_http_client
 
         url, login = split_login(self.url)
+        self._keeps_session = False
         client = self._client(login | self.headers)
+        client.event_hooks = {**client.event_hooks, "response": [self._note_session]}
         await stack.enter_async_context(client)
         return streamable_http_client(url, http_client=client)
+
+    async def _note_session(self, response: httpx2.Response) -> None:
+        self._keeps_session |= "mcp-session-id" in response.headers
 
 
 class SseServer(_HttpServer):

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
+from mcp.server.mcpserver.resolve import Elicit, Resolve
 from mcp_servers import served
 from pydantic import BaseModel
 
@@ -120,8 +121,8 @@ def test_a_question_of_a_server_is_a_question_of_the_run_and_the_server_is_told_
         [question] = asked(flow)
         assert question.id == "clerk"
         assert question.text == (
-            'The MCP server \'Shop\' asks, in the call order({"item": "shirt"}): Which size?\n'
-            "Answer decline or cancel to give no data."
+            'The MCP server \'Shop\' asks, in the call order({"item": "shirt"}): Which size? '
+            "(Answer decline or cancel to give no data.)"
         )
         flow.resume("r", {"clerk": answer})
         assert results(endpoint) == [told]
@@ -234,6 +235,28 @@ def http_shop() -> MCPServer:
         await asyncio.Event().wait()
 
     return server
+
+
+async def test_a_server_by_http_without_sessions_can_ask_too():
+    server = MCPServer("shop", log_level="CRITICAL")
+
+    def ask(item: str) -> Elicit[Size]:
+        return Elicit("Which size?", Size)
+
+    @server.tool()
+    def reserve(item: str, size: Annotated[Size, Resolve(ask)]) -> str:
+        return f"{item}: {size.size}"
+
+    calls = [("reserve", {"item": item}) for item in ("shirt", "hat")]
+    async with served(server.streamable_http_app(stateless_http=True)) as address:
+        source = McpTools(name="Shop", server=StreamableHttpServer(url=f"{address}/mcp"))
+        with ScriptedModel(calling(*calls)) as endpoint:
+            flow = clerk(source, endpoint)
+            with pytest.raises(PausedError) as paused:
+                await flow.arun("Go.", run_id="r")
+            answers = {each.id: {"size": "M" if "shirt" in each.text else "60"} for each in paused.value.questions}
+            await flow.aresume("r", answers)
+            assert results(endpoint) == ["shirt: M", "hat: 60"]
 
 
 async def test_each_of_several_calls_by_http_gets_its_own_answer():
