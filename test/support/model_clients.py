@@ -4,7 +4,10 @@ import json
 from abc import ABC, abstractmethod
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
+
+from vendor_endpoints import VENDOR_CLIENTS
 
 from operad.runtime.testing import ScriptedModel
 
@@ -14,9 +17,11 @@ class ServedClient(ABC):
 
     Attributes:
         began: Events of a stream that has sent one word of text, and goes on.
+        lacks: Names of tests of what the protocol does not have, with the reason.
     """
 
     began: bytes
+    lacks: Mapping[str, str] = MappingProxyType({})
 
     @abstractmethod
     def serve(self, script: Any) -> Any:
@@ -150,4 +155,5 @@ class ResponsesClient(ServedClient):
 CLIENTS: Mapping[str, ServedClient] = {
     "chat-completions": ChatCompletionsClient(),
     "responses": ResponsesClient(),
+    **VENDOR_CLIENTS,
 }

@@ -38,7 +38,10 @@ WEATHER = Tool.of(weather)
 
 @pytest.fixture(params=CLIENTS)
 def client(request) -> ServedClient:
-    return CLIENTS[request.param]
+    client = CLIENTS[request.param]
+    if reason := client.lacks.get(request.node.originalname):
+        pytest.skip(reason)
+    return client
 
 
 def stored(conversation):
