@@ -299,8 +299,9 @@ class Model(Endpoint):
 
     def _open(self, base_url: str, key: str) -> ChatModel:
         """Return a new client of the model. A model of another protocol overrides this."""
-        if self.name.partition(":")[0] in VENDORS:
-            return Provider(self, "" if base_url == OPENAI_URL else base_url, key)
+        vendor, _, name = self.name.partition(":")
+        if vendor in VENDORS and name:
+            return Provider(self, vendor, name, "" if base_url == OPENAI_URL else base_url, key)
         client = Responses if self._protocol == "responses" else ChatCompletions
         return client(self, self._client(base_url, key))
 
