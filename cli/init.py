@@ -22,7 +22,7 @@ app:
 
 # The model. Without this section, the environment names it: OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL.
 # model:
-#   name: gpt-4.1-mini
+#   name: gpt-5.6-luna
 #   base_url: https://api.openai.com/v1
 
 operators: # each one asks the model; &topic is its name

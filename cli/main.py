@@ -81,6 +81,10 @@ COMMANDS = {
             "formats:show",
             "Draw a workflow, or the workflows of experts with their evaluators and their leader.",
         ),
+        "models": (
+            "models:app",
+            "List the models of the environment with what each can, its price and its context; test one.",
+        ),
         "nodes": ("nodes:nodes", "List the node types of workflows, or describe one TYPE."),
         "schema": ("schema:schema", "Print the JSON Schema of the YAML files of experts, for editors."),
         "report": (

@@ -8,8 +8,9 @@ from typing import Any
 from operad.configs.faults import Faults
 from operad.configs.models import variable
 from operad.configs.schema import MakerSpec
-from operad.runtime.models.endpoint import OPENAI_URL
+from operad.runtime.models.names import locate_told
 from operad.runtime.values.document import Path_
+from operad.runtime.values.errors import InputError
 
 
 def said(spec: Any) -> dict[str, Any]:
@@ -19,15 +20,22 @@ def said(spec: Any) -> dict[str, Any]:
 
 def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
     """Return the arguments for a model, by the rules for `model`; None after reporting that its key is missing."""
-    key = os.environ.get(spec.api_key_env)
-    base_url = spec.base_url or os.environ.get("OPENAI_BASE_URL")
-    if key is None and ("api_key_env" in spec.model_fields_set or not base_url):
+    key = os.environ.get(spec.api_key_env) if spec.api_key_env else None
+    if spec.api_key_env and not key:
         report_key(spec.api_key_env, faults, path)
+        return None
+    try:
+        located = locate_told(spec.name, spec.base_url, key or "", os.environ)
+    except InputError as error:
+        faults.report((*path, "name"), "value", str(error))
+        return None
+    if located.lacks_key and located.vendor:
+        report_key(located.vendor.keys[0], faults, path)
         return None
     return {
         **{name: value for name, value in said(spec).items() if name != "api_key_env"},
-        "base_url": base_url or OPENAI_URL,
-        "api_key": key or None,
+        "base_url": located.base_url,
+        "api_key": located.key or None,
     }
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from operad.configs.build import Builder
-from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, override
@@ -288,7 +288,7 @@ def _load(document: Document, folder: Path, trust: Trust) -> Configuration:
     if not is_trusted(trust, capabilities):
         _preview(document, spec, capabilities)  # faults of the file are reported before missing trust
         raise UntrustedError(capabilities)
-    return _build(document, spec, capabilities, LoadedModules(capabilities))
+    return _build(document, spec, capabilities, LoadedModules(capabilities, pins_of(trust, capabilities)))
 
 
 def _preview(document: Document, spec: ConfigSpec, capabilities: Capabilities) -> Configuration:

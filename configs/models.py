@@ -9,7 +9,9 @@ from typing import Any
 from operad.configs.faults import Faults
 from operad.configs.schema import LimitsSpec, ModelSpec
 from operad.runtime.models.embedded import ABILITIES, EmbeddedModel
-from operad.runtime.models.model import Model, is_embedded, resolve_model
+from operad.runtime.models.model import Model
+from operad.runtime.models.names import OPENAI, named_vendor
+from operad.runtime.models.resolve import is_embedded, resolve_model
 from operad.runtime.policies.limits import Limits
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
 from operad.runtime.values.document import Path_
@@ -22,8 +24,8 @@ def make_model(spec: ModelSpec) -> Model:
     Raises:
         InputError: The environment variable that `api_key_env` names is not set, or no endpoint is known.
     """
-    key = os.environ.get(spec.api_key_env)
-    if not key and "api_key_env" in spec.model_fields_set:  # an empty one would be replaced by OPENAI_API_KEY
+    key = os.environ.get(spec.api_key_env) if spec.api_key_env else None
+    if not key and spec.api_key_env:  # an empty one would be replaced by that of the environment
         raise InputError(
             f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )
@@ -61,7 +63,7 @@ def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
 def override(spec: ModelSpec | None, name: str | None, base_url: str | None) -> ModelSpec | None:
     """Return the model configuration of a file, overridden by a name and an endpoint from the command line.
 
-    A given endpoint replaces the embedded model, and the name of the embedded model replaces an endpoint.
+    A given endpoint replaces the embedded model, and a name that says where its model is replaces an endpoint.
     """
     if not (name or base_url):
         return spec
@@ -69,13 +71,23 @@ def override(spec: ModelSpec | None, name: str | None, base_url: str | None) -> 
     update: dict[str, Any] = {}
     if name:
         update["name"] = name
-        if is_embedded(name):
-            update["base_url"] = None
+        if names_endpoint(name):
+            update |= {"base_url": None, "api_key_env": None}
     elif spec.name and is_embedded(spec.name):
         update["name"] = None
     if base_url:
         update["base_url"] = base_url
     return spec.model_copy(update=update)
+
+
+def names_endpoint(name: str, endpoint: str | None = None) -> bool:
+    """Return True if a name says where its model is: in this process, or at the vendor of its prefix.
+
+    Args:
+        name: The name.
+        endpoint: The endpoint that the model has otherwise.
+    """
+    return is_embedded(name) or named_vendor(name, endpoint or os.environ.get(OPENAI.moved_by)) is not None
 
 
 def model_line(reasoner: Reasoner) -> str:
@@ -99,13 +111,13 @@ def make_limits(spec: LimitsSpec | None) -> Limits | None:
 def with_defaults(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if it names neither a model nor an endpoint, `other` overridden by the settings of `spec`."""
     if other is None or spec.name is not None or spec.base_url is not None:
-        return at_the_same_endpoint(spec, other)
+        return _at_the_same_endpoint(spec, other)
     return other.model_copy(update={name: getattr(spec, name) for name in spec.model_fields_set})
 
 
-def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
-    """Return `spec`; if it names no endpoint and is not the embedded model, with the endpoint of `other`."""
-    if other is None or spec.base_url is not None or (spec.name and is_embedded(spec.name)):
+def _at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+    """Return `spec`; if neither its name nor its address names an endpoint, with the endpoint of `other`."""
+    if other is None or spec.base_url is not None or (spec.name and names_endpoint(spec.name, other.base_url)):
         return spec
     fields = {"base_url", "api_key_env"} & other.model_fields_set - spec.model_fields_set
     return spec.model_copy(update={name: getattr(other, name) for name in fields})

@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -21,7 +22,9 @@ from operad.configs.schema import ModelSpec
 from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
-from operad.runtime.models.endpoint import OPENAI_URL, without_login
+from operad.runtime.models.addresses import without_login
+from operad.runtime.models.names import OPENAI, is_paired, locate, named_vendor
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import SecretUse
 
 Part = Capability | Named | StdioServer
@@ -29,8 +32,8 @@ Part = Capability | Named | StdioServer
 
 WEB = Capability("requests", where="addresses of the public web")
 
-OPENAI_KEY = "OPENAI_API_KEY"
-"""The key that the environment pairs with ``OPENAI_BASE_URL``, by default with OpenAI's own endpoint."""
+MAX_PARTS = 20_000
+"""Maximum number of parts of a file that can do something; each operator counts once for each endpoint around it."""
 
 _BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite writes."""
@@ -74,11 +77,28 @@ class Place:
         if name.endswith(".gguf"):
             yield from self.outside("reads", name, "weights of a model", Path.cwd())
 
-    def sends(self, what: str, base_url: str | None, key: str) -> Iterator[Capability]:
-        """Yield the capability to send something to an endpoint, unless the environment names it with this key."""
-        own = self.environ.get("OPENAI_BASE_URL") or OPENAI_URL
-        if key != OPENAI_KEY or (base_url or own).rstrip("/") != own.rstrip("/"):
-            yield sending(what, base_url or own, key)
+    def sends(self, what: str, name: str | None, base_url: str | None, key: str | None) -> Iterator[Capability]:
+        """Yield the capability to send something to an endpoint, unless the environment names it with this key.
+
+        Args:
+            what: What is sent, such as ``your prompts``.
+            name: Name of the model; its prefix may name a vendor. None for the model of the environment.
+            base_url: Address of the endpoint; None for that of the vendor or of the environment.
+            key: The environment variable of the key; None for that of the vendor.
+        """
+        try:
+            located = locate(name or "", base_url, "", self.environ)
+        except InputError:  # reported as a fault of the file
+            return
+        address, vendor = located.base_url, located.vendor
+        own = [OPENAI, named_vendor(self.environ.get("OPERAD_MODEL", ""), self.environ.get(OPENAI.moved_by))]
+        for each in own:
+            if each and is_paired(each, address, self.environ) and (key is None or key in each.keys):
+                return
+        if key is None:  # that of `locate_told`
+            keys = vendor.keys if vendor and (vendor.needs_key or not base_url) else OPENAI.keys
+            key = keys[0] if keys else ""
+        yield sending(what, address, key)
 
 
 def sending(what: str, url: str, key: str = "") -> Capability:
@@ -95,9 +115,9 @@ def sending(what: str, url: str, key: str = "") -> Capability:
     return Capability("sends", what, shown_host(url), sha256(f"{key} {url}".encode("utf-8", "replace")).hexdigest())
 
 
-def sending_secret(use: SecretUse) -> Capability:
-    """Return the capability to send a secret."""
-    return Capability("sends", f"${use.secret.name}", use.host or "any address")
+def sending_secret(use: SecretUse, digest: str = "") -> Capability:
+    """Return the capability to send a secret; the digest is of the request that sends it."""
+    return Capability("sends", f"${use.secret.name}", use.host or "any address", digest)
 
 
 def shown_host(url: str) -> str:
@@ -119,8 +139,16 @@ def unclassified(spec: BaseModel, name: str, known: Mapping[str, Keys]) -> Itera
 
 
 def parts_capabilities(file: str, says: object, folder: Path, parts: Iterable[Part]) -> Capabilities:
-    """Return what a file with these parts can do; arguments are those of `read_capabilities`."""
-    every = list(parts)
+    """Return what a file with these parts can do; arguments are those of `read_capabilities`.
+
+    Raises:
+        InputError: The file has more than `MAX_PARTS` parts, or names code in more than `code.MAX_FILES` files.
+    """
+    every = list(islice(parts, MAX_PARTS + 1))
+    if len(every) > MAX_PARTS:
+        raise InputError(
+            f"{file}: can do more than {MAX_PARTS:,} things outside of its folder; divide it into several files"
+        )
     found = [part for part in every if isinstance(part, Capability)]
     named = [part for part in every if not isinstance(part, Capability)]
     code, modules = code_in(file, folder, named)
@@ -149,13 +177,15 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
                 yield sending("inputs and files of your jobs", str(value))
             elif key == "model":
                 yield from place.weights(str(value))
+                yield from place.sends("your prompts", str(value), None, None)
             elif key in CLASS_KEYS.opening:
                 given = value
                 if key in ("key", "subtask"):
                     given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else None
-                is_path = isinstance(given, str) and "\n" not in given.strip()  # otherwise the text of a workflow
+                elif key == "gold" and isinstance(value, str):  # a path, or the text of a workflow
+                    given = None if "\n" in value.strip() else value.strip()
                 kind = "writes" if key == "folder" else "reads"
                 relative_to = base or (None if key in found.paths else Path.cwd())
-                yield from place.outside(kind, str(given).strip(), f"{key} of {name}", relative_to) if is_path else ()
+                yield from place.outside(kind, str(given), f"{key} of {name}", relative_to) if given is not None else ()
             elif key not in CLASS_KEYS and any(key in parameters_of(base) for base in found.__mro__):
                 yield Capability("sets", f"{key} of {name}")  # other keys are faults

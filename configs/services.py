@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.endpoints import endpoint_of, report_key, said
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
@@ -33,8 +33,8 @@ from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import SearchProvider, SerpApi
 from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
 from operad.runtime.knowledge.knowledge import KnowledgeBase
-from operad.runtime.models.endpoint import OPENAI_URL
 from operad.runtime.models.model import Model
+from operad.runtime.models.names import locate
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import Path_, read_document
@@ -50,13 +50,16 @@ def services_of_environment(environ: Mapping[str, str] | None = None) -> Service
     """
     environ = os.environ if environ is None else environ
     search_key = environ.get("SERPAPI_API_KEY")
-    key = environ.get("OPENAI_API_KEY")
-    endpoint: dict[str, Any] = {"base_url": environ.get("OPENAI_BASE_URL") or OPENAI_URL, "api_key": key or None}
     image_model, speech_model = environ.get("OPERAD_IMAGE_MODEL"), environ.get("OPERAD_SPEECH_MODEL")
+
+    def endpoint(name: str) -> dict[str, Any]:
+        located = locate(name, None, "", environ)
+        return {"name": name, "base_url": located.base_url, "api_key": located.key or None}
+
     return Services(
         search=SerpApi(api_key=search_key) if search_key else None,
-        images=ImageModel(name=image_model, **endpoint) if image_model else None,
-        speech=SpeechModel(name=speech_model, **endpoint) if speech_model else None,
+        images=ImageModel(**endpoint(image_model)) if image_model else None,
+        speech=SpeechModel(**endpoint(speech_model)) if speech_model else None,
     )
 
 
@@ -80,7 +83,7 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     if out:
         spec = spec.model_copy(update={"folder": str(out.absolute())})
     trusted = is_trusted(trust, capabilities)
-    modules = LoadedModules(capabilities) if trusted else StandIns(capabilities)
+    modules = LoadedModules(capabilities, pins_of(trust, capabilities)) if trusted else StandIns(capabilities)
     outside = make_outside(spec, folder, faults, ())
     services = make_services(spec, outside, folder, faults, (), modules)
     if faults:

@@ -32,7 +32,7 @@ def load_workflow(
 ) -> Workflow[Any]:
     """Load a workflow from a file: experts in YAML, a node workflow, or a file of Dify, Coze or Chat2Workflow.
 
-        flow = load_workflow("expert.yaml", model="gpt-5")
+        flow = load_workflow("expert.yaml", model="gpt-5.6")
         print(flow.run("My name is Ada.").text)
 
     Args:

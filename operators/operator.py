@@ -152,11 +152,10 @@ class Operator(Instructed[T]):
         arguments |= settings_of(type(self).__name__, settings, temperature=temperature, thinking=thinking)
         arguments |= {} if memory else {"memory": False}
         config, self._output = config_of(type(self).__name__, instruction, arguments)
-        self._function = None if isinstance(instruction, OperatorConfig | str) else instruction
         check_knowledge_base(knowledge_base, config.id)
         self.config = config
         self.policy = policy_of(policy, retry, config.id)
-        self._settled = bool(id) or (isinstance(instruction, OperatorConfig) and "id" in config.model_fields_set)
+        self._settled = "id" in config.model_fields_set
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
             self.asks_model = False  # does not use the model of the run
@@ -202,7 +201,7 @@ class Operator(Instructed[T]):
         writes_text = type(self) is Operator and not (config.output_schema or config.ports)
         if not writes_text or not isinstance(thinker, MonoModelReasoner):
             return False
-        return not (config.tools or config.actions) or thinker.model.tools == "native"
+        return not (config.tools or config.actions) or thinker.model.profile.tools == "native"
 
     @property
     def has_tools(self) -> bool:
@@ -212,7 +211,7 @@ class Operator(Instructed[T]):
     @property
     def deps_type(self) -> str:
         """Name of the type of the deps without which one of the tools cannot be called."""
-        if self._function is not None and (name := self._instruction().deps_type):
+        if self.config.written_by and (name := self._instruction().deps_type):
             return name
         tools = self._recommend().tools if self.has_tools else ()
         return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
@@ -272,8 +271,6 @@ class Operator(Instructed[T]):
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
-        if self._function is not None:
-            values["instruction"] = fingerprint(self._function)
         if self._own_reasoner is not None:
             values["model"] = fingerprint(self._own_reasoner)
         if insights:

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from operad.operators.config import OperatorConfig
-from operad.operators.instruction import InstructionFunction, described
+from operad.operators.instruction import InstructionFunction
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
@@ -61,23 +61,18 @@ def config_of(
                 f"text: {class_name}('…', {given[0]}=…)"
             )
         return config, Output(str) if not config.output_schema else Output()
-    of_function: dict[str, Any] = {}
-    if not isinstance(config, str):
-        if not callable(config) or isinstance(config, type):
-            raise InputError(
-                f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
-                f"{short_repr(config)}"
-            )
-        text, name = described(config, class_name)
-        of_function = {"id": arguments["id"] or name}
-        config = text
+    if not isinstance(config, str) and (not callable(config) or isinstance(config, type)):
+        raise InputError(
+            f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
+            f"{short_repr(config)}"
+        )
     output = Output.of(arguments["output"])
     fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
     if isinstance(arguments["ports"], str):
         raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
         return OperatorConfig.model_validate(
-            {"instruction": config, "output_schema": output.schema.text, **fields, **of_function}
+            {"instruction": config, "output_schema": output.schema.text, **fields}
         ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error

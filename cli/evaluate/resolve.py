@@ -30,6 +30,7 @@ from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.generate_run import services_for
 from operad.cli.tables import check_plot, show
 from operad.configs.flow import read_file
+from operad.configs.models import names_endpoint
 from operad.evaluators.chat2workflow import Case, Dataset, PassVerdict, Record, Subtask, read_dataset, read_run
 from operad.evaluators.chat2workflow import judge as judge_response
 from operad.evaluators.chat2workflow.resolve_rate import (
@@ -45,7 +46,7 @@ from operad.evaluators.chat2workflow.resolve_rate import resolve as run_case
 from operad.operators import Services
 from operad.operators.nodes.files import TextToImage, TextToSpeech
 from operad.operators.nodes.sources import GoogleSearch
-from operad.runtime.models.model import is_embedded, resolve_model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor
@@ -95,9 +96,8 @@ def resolve(
     _check_folder("--keep", keep, must_exist=False)
     cases = {(each.record.key, case.name): case for each in responses for case in each.subtask.cases}
     _warn_of_missing_files(list(cases.values()), files)
-    workflow_model = resolve_model(model, base_url).model_copy(update={"vision": vision})
-    judge_is_embedded = judge_model is not None and is_embedded(judge_model)  # the embedded model has no endpoint
-    judge_url = judge_base_url or (None if judge_is_embedded else base_url)
+    workflow_model = resolve_model(model, base_url).model_copy(update={"vision": vision or None})
+    judge_url = judge_base_url or (None if judge_model and names_endpoint(judge_model, base_url) else base_url)
     judge = judging_model(judge_model or model, judge_url, "--judge-model, --judge-base-url")
     services = services_for(services_file, trust=False)
     _warn_of_missing_services([each.record for each in responses], services)

@@ -38,10 +38,13 @@ class ModelSpec(Spec):
     """Model: its name, or a mapping. By default, the model that the environment names."""
 
     name: str | None = Field(
-        default=None, description="The model's name at its endpoint; `embedded` for the model inside this process."
+        default=None,
+        description="The model's name at its endpoint, or with its vendor: `mistral:…`; `embedded` for the model inside this process.",
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+    api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds the key; by default that of the vendor."
+    )
     temperature: float | None = Field(
         default=None, ge=0, description="Sampling temperature; 0 for the most likely answer."
     )
@@ -57,13 +60,13 @@ class ModelSpec(Spec):
     )
     tools: Literal["native", "constrained"] | None = Field(
         default=None,
-        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema.",
+        description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema. By default, what is known of the model, as for `structured` and `vision`.",
     )
     structured: bool | None = Field(
         default=None,
         description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
-    vision: bool | None = Field(default=None, description="true: the model accepts images.")
+    vision: bool | None = Field(default=None, description="true: the model accepts images; false: it is not shown any.")
     api: Literal["chat-completions", "responses"] | None = Field(
         default=None,
         description="The protocol; by default responses at OpenAI and Azure OpenAI, chat-completions elsewhere.",
@@ -87,9 +90,11 @@ ModelRef = Annotated[ModelSpec, BeforeValidator(named, json_schema_input_type=st
 class MakerSpec(Spec):
     """A model that makes something other than text."""
 
-    name: str = Field(min_length=1, description="The model's name at its endpoint.")
+    name: str = Field(min_length=1, description="The model's name at its endpoint, or with its vendor: `mistral:…`.")
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
-    api_key_env: str = Field(default="OPENAI_API_KEY", description="The environment variable that holds the key.")
+    api_key_env: str | None = Field(
+        default=None, description="The environment variable that holds the key; by default that of the vendor."
+    )
 
 
 class EmbeddingsSpec(MakerSpec):

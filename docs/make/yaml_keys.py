@@ -27,7 +27,7 @@ EXAMPLES: Mapping[str, str] = {
     "ConfigSpec": """
 app: {name: Facts}
 plugin: {workflow_platform: BUILTIN}
-model: {name: gpt-5-mini}
+model: {name: gpt-5.6-luna}
 reasoner: {type: DUAL}
 tools: [{name: search, module_path: my_tools}]
 actions: [{name: look up, tools: [search]}]
@@ -44,7 +44,7 @@ env: {insights: true}
     "AppSpec": "{name: Facts, desc: Check what a text claims., version: '1.2'}",
     "PluginSpec": "{workflow_platform: BUILTIN}",
     "ModelSpec": """
-name: gpt-5-mini
+name: gpt-5.6-luna
 base_url: http://localhost:8000/v1
 api_key_env: MY_KEY
 temperature: 0
@@ -69,6 +69,9 @@ type: MCP
 desc: Reads files.
 mcp_transport_config: {transport_type: STDIO, command: my-server}
 approve: true
+sampling: true
+resources: true
+prompts: true
 """,
     "ReadyToolSpec": "{type: WEB_SEARCH, name: google_search, approve: true}",
     "StdioServer": """
@@ -84,6 +87,7 @@ call_timeout: 120
 transport_type: SSE
 url: http://localhost:8931/sse
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,
@@ -91,6 +95,7 @@ call_timeout: 120
 transport_type: STREAMABLE_HTTP
 url: http://localhost:8931/mcp
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,
@@ -119,6 +124,8 @@ cache: true
 ---
 instruction: Check this claim.
 map: {over: claims}
+---
+written_by: my_steps.reply
 """,
     "Example": "{input: The moon has air., output: 'false'}",
     "TypedSpec": """
@@ -168,7 +175,7 @@ fallback: {text: A colleague will answer.}
     "FallbackSpec": """
 operator: guess
 ---
-model: {name: gpt-5-nano}
+model: {name: gpt-5.6-luna}
 ---
 text: There is no answer.
 outputs: {claims: []}
@@ -181,7 +188,7 @@ workflow: [[facts, check, answer], [facts, answer]]
 evaluator: {instruction: Every sentence must rest on a checked claim.}
 max_rounds: 2
 reasoner: {max_rounds: 4}
-model: {name: gpt-5}
+model: {name: gpt-5.6}
 memory: {tokens: 8000}
 policy: {retry: {attempts: 3}}
 limits: {concurrency: 8}
@@ -195,7 +202,7 @@ budget: {tokens: 100000}
 profile: {name: Editor}
 actions: [look up]
 reasoner: {max_rounds: 4}
-model: {name: gpt-5}
+model: {name: gpt-5.6}
 memory: {tokens: 16000}
 max_splits: 2
 life_cycles: 2
@@ -213,7 +220,7 @@ code: {seconds: 10}
 folder: made
 workflows: {translate: translate.json}
 tools: [{type: WEB_SEARCH}]
-models: {gpt-4o-mini: {name: gpt-5-mini}}
+models: {gpt-4o-mini: {name: gpt-5.6-luna}}
 knowledge: {handbook: {paths: [docs]}}
 lossy: false
 """,

@@ -66,7 +66,7 @@ class Stage(Operator):
 
 def keeps_to_schemas(reasoner: Reasoner) -> bool:
     """Return whether a reasoner's endpoint enforces a JSON Schema; True if that is unknown."""
-    return reasoner.model.structured if isinstance(reasoner, MonoModelReasoner) else True
+    return reasoner.model.profile.structured if isinstance(reasoner, MonoModelReasoner) else True
 
 
 def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lessons: Sequence[str]) -> Task:

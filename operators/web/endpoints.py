@@ -6,14 +6,13 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field
 
 from operad.operators.web.fetch import Guard, fetch
 from operad.runtime.models.endpoint import Endpoint
-from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import FetchError, ModelError
 from operad.runtime.values.image import image_type
 
@@ -41,9 +40,8 @@ class _BytesEndpoint(Endpoint):
     async def _request_once(
         self, request: Callable[[AsyncOpenAI], AbstractAsyncContextManager[Any]]
     ) -> tuple[bytes, str]:
-        key = key_text(self.api_key)
         body = bytearray()
-        async with self._client(self.base_url, key) as client, AsyncExitStack() as stack:
+        async with self._client() as client, AsyncExitStack() as stack:
             response = await self._send(lambda: stack.enter_async_context(request(client)), client.api_key)
             try:
                 async for data in response.iter_bytes():
@@ -63,9 +61,9 @@ class ImageModel(_BytesEndpoint):
     """Model at an endpoint that generates images.
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without ``/images/generations``.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor.
+        base_url: URL of the endpoint, without ``/images/generations``; None for the vendor's, or for that in the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them.
@@ -76,7 +74,9 @@ class ImageModel(_BytesEndpoint):
 
     size: str | None = None
 
-    _protocol: ClassVar[str] = "images"
+    @property
+    def _protocol(self) -> str:
+        return "images"
 
     async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
         """Return generated images, each with its media type.
@@ -90,6 +90,9 @@ class ImageModel(_BytesEndpoint):
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
         """
+        return await self.settled()._generate(prompt, count)
+
+    async def _generate(self, prompt: str, count: int) -> list[tuple[bytes, str]]:
         request: dict[str, Any] = {"model": self.name, "prompt": prompt, "n": count}
         if self.size:
             request["size"] = self.size
@@ -111,9 +114,9 @@ class ImageModel(_BytesEndpoint):
             return data, image_type(data) or "application/octet-stream"
         if not isinstance(url, str):
             raise self.protocol_error("its answer holds no image")
-        guard = Guard((urlsplit(self.base_url).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
+        guard = Guard((urlsplit(self.address).netloc.rpartition("@")[2],), self.timeout, MAX_ANSWER_BYTES)
         try:
-            response = await fetch(urljoin(self.base_url, url), guard=guard)
+            response = await fetch(urljoin(self.address, url), guard=guard)
         except FetchError as error:
             raise ModelError(
                 f"{self.describe()} drew an image that cannot be fetched: {error}", transient=error.transient
@@ -132,9 +135,9 @@ class SpeechModel(_BytesEndpoint):
     """Model at an endpoint that generates speech.
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without ``/audio/speech``.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor.
+        base_url: URL of the endpoint, without ``/audio/speech``; None for the vendor's, or for that in the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them.
@@ -147,7 +150,9 @@ class SpeechModel(_BytesEndpoint):
     voice: str = "alloy"
     format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
 
-    _protocol: ClassVar[str] = "speech"
+    @property
+    def _protocol(self) -> str:
+        return "speech"
 
     async def speak(self, text: str) -> tuple[bytes, str]:
         """Return a text as spoken audio, and its media type.
@@ -155,6 +160,9 @@ class SpeechModel(_BytesEndpoint):
         Raises:
             ModelError: The endpoint cannot be reached, refuses the call, or breaks off.
         """
+        return await self.settled()._speak(text)
+
+    async def _speak(self, text: str) -> tuple[bytes, str]:
         request = {"model": self.name, "input": text, "voice": self.voice, "response_format": self.format}
         sound, mime_type = await self._request_bytes(
             lambda client: cast("Any", client.audio.speech.with_streaming_response).create(**request)

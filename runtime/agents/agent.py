@@ -49,7 +49,7 @@ def check_kinds(owner: str, *values: tuple[type, object]) -> None:
 class Agent:
     """Workflow with a profile and a reasoner (Chat2Graph, Agent module).
 
-        advisor = Agent(Profile(name="Adviser"), flow, "gpt-5")
+        advisor = Agent(Profile(name="Adviser"), flow, "gpt-5.6")
         print(advisor.execute(Job("Is the moon made of cheese?")).scratchpad)
 
     Args:

@@ -15,15 +15,37 @@ from operad.runtime.values.errors import ModelError
 
 if TYPE_CHECKING:
     from operad.runtime.models.chat_model import ChatModel
+    from operad.runtime.models.model import Model
+    from operad.runtime.models.names import Located
+    from operad.runtime.models.price import Price
+    from operad.runtime.models.prices import ListPrice
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """Client of a model in one event loop, with its limiter, and the generator that closes the client."""
+    """Client of a model in one event loop.
 
+    Attributes:
+        model: The model, settled.
+        located: Its endpoint.
+        chat: Its client.
+        limiter: Its limits.
+        guard: Generator that closes the client.
+        own_price: Price that the model or the user's file gives; None if there is none.
+        listed: Search for the list price, in a thread; None without one.
+    """
+
+    model: Model
+    located: Located
     chat: ChatModel
     limiter: Limiter | None
     guard: AsyncGenerator[None, None]
+    own_price: Price | None
+    listed: asyncio.Task[ListPrice | None] | None
+
+    async def price(self) -> Price | ListPrice | None:
+        """Return the price of the model; None if it is unknown."""
+        return self.own_price if self.listed is None else await asyncio.shield(self.listed)
 
 
 class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
@@ -51,8 +73,9 @@ async def _close_at_end(chat: ChatModel, connections: ref[Connections]) -> Async
         yield
     finally:
         finalizer.detach()
-        if (owner := connections()) is not None:
-            owner.pop(loop, None)
+        owner = connections()
+        if owner is not None and (current := owner.get(loop)) and current.chat is chat:  # not a later one
+            del owner[loop]
         await chat.aclose()
 
 

@@ -28,6 +28,7 @@ from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.choices import Step, grammar_of, steps_of
 from operad.runtime.models.model import Model
+from operad.runtime.models.names import Located
 from operad.runtime.models.price import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
@@ -71,11 +72,12 @@ class EmbeddedModel(Model):
     """
 
     name: str = "SmolLM2-135M-Instruct"
-    base_url: str = "embedded"
+    base_url: str | None = "embedded"
     temperature: float | None = Field(default=0.0, ge=0)
     max_tokens: int | None = Field(default=512, ge=1)
     timeout: float = Field(default=600.0, gt=0)  # includes the wait for earlier requests
-    tools: Literal["native", "constrained"] = "constrained"
+    tools: Literal["native", "constrained"] | None = "constrained"
+    vision: bool | None = False
     prose: bool = False
     limits: Limits | None = Limits(concurrency=1)  # a concurrent request would evict the processed prompt
     price: Price | None = Price()
@@ -118,16 +120,16 @@ class EmbeddedModel(Model):
             raise InputError(f"{weights}: cannot be read: {error.strerror or error}") from error
         return {**super().fingerprint(), "weights": [weights.name, status.st_size, status.st_mtime_ns]}
 
-    def _open(self, base_url: str, key: str) -> ChatModel:
+    def _open(self, located: Located) -> ChatModel:
         # Templates of other weights may put text between the prompt and the answer.
         kind = ChatCompletions if self.weights is not None or self.parameters else _ChoosingClient
-        return kind(self, self._client(base_url, key))
+        return kind(self, self._client())
 
-    async def _endpoint(self) -> tuple[str, str]:
+    async def _endpoint(self) -> Located:
         server = _servers.get((self.weights, self.context_tokens))
         if server is None or (self.weights, self.sha256) not in _checked:
             server = await asyncio.to_thread(self._serve)
-        return server.base_url, server.key
+        return Located(self.name, server.base_url, server.key)
 
     def _serve(self) -> _Server:
         """Return the server of the weights file; check the file and start the server on first use."""

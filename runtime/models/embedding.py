@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 from operad.runtime.models.endpoint import Endpoint
-from operad.runtime.values.api_key import key_text
 from operad.runtime.values.sync import run_sync
 
 
@@ -17,9 +16,9 @@ class EmbeddingModel(Endpoint):
         library = Documents("docs", embeddings=EmbeddingModel(name="text-embedding-3-small", api_key=key))
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without ``/embeddings``.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor: ``mistral:mistral-embed``.
+        base_url: URL of the endpoint, without ``/embeddings``; None for the vendor's, or for that in the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them.
@@ -47,12 +46,11 @@ class EmbeddingModel(Endpoint):
 
     async def aembed(self, texts: Sequence[str]) -> list[list[float]]:
         """Return a vector for each text, like `embed`, for use in an event loop."""
-        return await self._within_total_timeout(self._embed(list(texts)))
+        return await self._within_total_timeout(self.settled()._embed(list(texts)))
 
     async def _embed(self, texts: list[str]) -> list[list[float]]:
-        key = key_text(self.api_key)
         with self.checked_protocol():
-            async with self._client(self.base_url, key) as client:
+            async with self._client() as client:
                 answer: Any = await self._send(
                     lambda: client.embeddings.create(model=self.name, input=texts, encoding_format="float"),
                     client.api_key,

@@ -3,48 +3,41 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
+import os
 import random
-import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from html import unescape
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue
+from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
+from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
 from operad.runtime.models.chat_stream import ProtocolError
+from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
+from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.values.api_key import ApiKey
-from operad.runtime.values.errors import ModelError, RequestError, describe
-from operad.runtime.values.text import short_line
+from operad.runtime.values.api_key import ApiKey, key_text
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     import ssl
 
     from openai import APIError, AsyncOpenAI
+    from typing_extensions import Self
 
 T = TypeVar("T")
 
-OPENAI_URL = "https://api.openai.com/v1"
+OPENAI_URL = OPENAI.base_url
 
-MAX_SHOWN_MESSAGE = 500
-"""Maximum length, in characters, of an endpoint's error message inside an error."""
-
-MIN_KEY = 6
-"""Minimum length, in characters, of a key that is removed from messages; a shorter key may equal a common word."""
-
-MOST_BYTES = 2**27
-"""Maximum size of an answer in bytes, uncompressed; reading stops beyond it."""
 
 LONGEST_PAUSE = 120.0
 """Maximum wait before a retry, in seconds; if an endpoint asks for a longer one, the call fails."""
@@ -53,11 +46,8 @@ _FIRST_RETRY_DELAY = 0.5
 """Maximum wait before the first retry, in seconds; doubled for each further retry."""
 _MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
-_BEGINNING = 2**16
-"""Number of bytes kept from the beginning of an answer, to describe an invalid one."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
 
 
 @cache
@@ -80,9 +70,9 @@ class Endpoint(Value):
     """A model at an endpoint.
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without the protocol's path.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor: see `locate`.
+        base_url: URL of the endpoint, without the protocol's path; None for the vendor's, or for that in the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
             retries and the waits between them.
@@ -93,7 +83,7 @@ class Endpoint(Value):
     model_config = ConfigDict(hide_input_in_errors=True)  # the URL may contain a password
 
     name: str = Field(kw_only=False)
-    base_url: str = OPENAI_URL
+    base_url: str | None = None
     api_key: ApiKey | None = None
     timeout: float = Field(default=120.0, gt=0)
     total_timeout: float = Field(default=600.0, gt=0)
@@ -104,7 +94,15 @@ class Endpoint(Value):
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
-            yield name, without_login(self.base_url) if name == "base_url" else value
+            yield name, without_login(value) if name == "base_url" and value else value
+
+    def located(self) -> Located:
+        """Return the endpoint that the name, the address and the environment select at this moment.
+
+        Raises:
+            InputError: The prefix of the name is unknown, or the environment lacks the address of its vendor.
+        """
+        return locate(self.name, self.base_url, key_text(self.api_key), os.environ)
 
     @property
     def _protocol(self) -> str:
@@ -113,41 +111,77 @@ class Endpoint(Value):
 
     def describe(self) -> str:
         """Return the names of model and endpoint on one line, without secrets."""
-        return f"{self.name} at {without_login(self.base_url)}"
+        try:
+            located = self.located()
+        except InputError:  # a call or a check reports it
+            return self.name
+        return f"{located.name} at {without_login(located.base_url)}"
 
     def fingerprint(self) -> dict[str, JsonValue]:
-        """Return the values that determine the model's answers, without key and login."""
-        return super().fingerprint() | {"base_url": without_login(self.base_url)}
+        """Return the values that determine the model's answers, without key and login.
 
-    def _client(self, base_url: str, key: str) -> AsyncOpenAI:
-        """Return a new client for the endpoint.
+        Raises:
+            InputError: As for `located`.
+        """
+        located = self.located()
+        return super().fingerprint() | {"name": located.name, "base_url": without_login(located.base_url)}
+
+    def settled(self, located: Located | None = None) -> Self:
+        """Return the same model with the name, address and key of an endpoint; by default, of that at this moment.
+
+        Raises:
+            InputError: As for `located`; or the vendor needs a key and the environment has none.
+        """
+        located = located or self.located()
+        if located.lacks_key and located.vendor:
+            raise InputError(
+                f"{self.describe()}: no API key is set; set {' or '.join(located.vendor.keys)}, or give the model its "
+                "api_key"
+            )
+        key = SecretStr(located.key) if located.key else None
+        return self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+
+    @property
+    def address(self) -> str:
+        """URL of the endpoint of a settled model."""
+        return self.base_url or ""
+
+    def _client(self) -> AsyncOpenAI:
+        """Return a new client for the endpoint of a settled model.
 
         Raises:
             ModelError: The URL or the key cannot be used.
         """
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+        base_url, key = self.address, key_text(self.api_key)
         self.check_address(base_url)
         self.check_key(key)
         address, login = split_login(base_url)
+        unsent = [] if key or login else ["Authorization"]
+        if vendor_at(address) is not OPENAI:  # the client takes them from the environment, whatever the address
+            unsent += ["OpenAI-Organization", "OpenAI-Project"]
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",
+            api_key=key or "none",  # it wants one; `remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
             http_client=http,
         )
         http.event_hooks = {
-            "request": [partial(_refuse_other_origin, client.base_url, self.describe())],
+            "request": [
+                partial(remove_headers, unsent),
+                partial(refuse_other_origin, client.base_url, self.describe()),
+            ],
             "response": [partial(limit_size, self.describe())],
         }
         return client
 
     def check_address(self, base_url: str) -> None:
         """Raise ModelError for a URL that cannot be used."""
-        if not _is_usable(base_url):
+        if not is_usable(base_url):
             raise ModelError(
                 f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
                 "and signs such as / in a password as %2F"
@@ -259,11 +293,24 @@ class Endpoint(Value):
         reason = describe(error.__cause__ or error)
         return ModelError(f"{self.describe()} broke off its answer: {reason}; try again", transient=True)
 
+    def _key_fault(self) -> str:
+        """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
+        vendor = vendor_at(self.address) or OPENAI
+        if self.api_key or "@" in self.address:
+            return f"refuses the API key (401); set {' or '.join(vendor.keys)}, or the key of this endpoint"
+        own = OPENAI.address(os.environ)
+        is_kept = bool(OPENAI.key(os.environ)) and self.address != own
+        why = f"none was sent (401): {OPENAI.keys[0]} is for {without_login(own)}" if is_kept else "none is set (401)"
+        return (
+            f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set "
+            f"{OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
+        )
+
     def _error_for(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
 
-        if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
+        if isinstance(error.__cause__, ModelError):  # of `refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
         model, message = self.describe(), message_of(error)
@@ -288,8 +335,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            fault = "refuses the API key" if self.api_key else "requires an API key, but none is set"
-            return ModelError(f"{model} {fault} (401); set OPENAI_API_KEY, or the key of this endpoint")
+            return ModelError(f"{model} {self._key_fault()}")
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
@@ -313,33 +359,6 @@ class Endpoint(Value):
         return ""
 
 
-def split_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    if not login:
-        return url, {}
-    name, _, password = login.partition(":")
-    encoded = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {encoded}"}
-
-
-def without_login(url: str) -> str:
-    """Return a URL without name, password and query. In an invalid URL, everything before the last @ is removed."""
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
-
-
-def without_key(text: str, key: str) -> str:
-    """Return the text with the key, and all that looks like one, replaced by ``[key]``."""
-    return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
-
-
-def one_line(message: str) -> str:
-    """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
-    return short_line(message, MAX_SHOWN_MESSAGE)
-
-
 _FILTER_CODES = ("content_filter", "content_policy_violation")
 """Error codes of endpoints for requests that a content filter refuses."""
 
@@ -348,63 +367,6 @@ def _retry_delay(retry: int) -> float:
     """Return the number of seconds before a retry: doubled for each retry, and reduced at random by up to a quarter."""
     maximum = min(_FIRST_RETRY_DELAY * 2 ** min(retry - 1, 64), _MAX_RETRY_DELAY)
     return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
-
-
-async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
-    """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
-
-    Raises:
-        ModelError: A redirect leads to another origin.
-    """
-    url = request.url
-    if (url.scheme, url.host, url.port) != (base_url.scheme, base_url.host, base_url.port):
-        origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
-        raise ModelError(
-            f"{model} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
-            "if that is where the endpoint is, write its address as the base URL"
-        )
-
-
-async def limit_size(model: str, response: Any) -> None:
-    """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
-
-    The beginning of the response is kept in its ``extensions``, for `beginning`.
-    """
-    aiter_unlimited = response.aiter_bytes
-    beginning_bytes = response.extensions["operad"] = bytearray()
-
-    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        size = 0
-        async for part in aiter_unlimited(chunk_size):
-            size += len(part)
-            if len(beginning_bytes) < _BEGINNING:
-                beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
-            if size > MOST_BYTES:
-                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
-            yield part
-
-    response.aiter_bytes = aiter_bytes
-
-
-def beginning(response: Any) -> str:
-    """Return the beginning of a response that has been read, as text."""
-    return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
-
-
-def page_title(text: str) -> str | None:
-    """Return the title of a web page, empty if it has none; None if the text is not a web page."""
-    if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
-        return None
-    title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
-    return one_line(unescape(title[1])) if title else ""
-
-
-def _is_usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not parts.query
-    except ValueError:
-        return False
 
 
 def _error_body(error: APIError) -> Mapping[str, Any]:

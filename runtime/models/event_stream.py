@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.models.endpoint import Endpoint, beginning, one_line, page_title, without_key
+from operad.runtime.models.addresses import one_line, page_title, without_key
+from operad.runtime.models.endpoint import Endpoint
+from operad.runtime.models.http_hooks import beginning
 from operad.runtime.values.errors import ModelError, RequestError
 
 if TYPE_CHECKING:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
-from functools import partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from functools import cache, partial
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PrivateAttr
 
@@ -24,32 +25,42 @@ from operad.runtime.events import (
     emit,
     heard,
 )
+from operad.runtime.models.addresses import one_line
 from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolChoice
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
-from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, one_line, without_login
+from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
+from operad.runtime.models.names import Located, vendor_at
 from operad.runtime.models.price import Price
-from operad.runtime.models.providers import VENDORS, Provider
+from operad.runtime.models.profiles import OVERRIDDEN, Profile, profile_of
+from operad.runtime.models.providers import Provider
 from operad.runtime.models.responses import Responses
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.api_key import key_text
-from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import AnswerSchema
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
-DEFAULT_MODEL = "gpt-4.1-mini"
+    from operad.runtime.models.prices import ListPrice
+
+_logger = logging.getLogger(__name__)
+
+DEFAULT_MODEL = "gpt-5.6-luna"
 """Name of the model that is used if a key or an endpoint is given, but no model name."""
 
-EMBEDDED = "embedded"
-"""Name of the model that runs inside this process."""
+
+SET_PRICE = (
+    "Model(price=Price(prompt=…, completion=…)), `price` of the model in a configuration, or a file of prices (--prices "
+    "FILE, OPERAD_PRICES)"
+)
+"""Ways to give a model its price."""
 
 MOST_CHARACTERS = 2**21
 """Maximum length of an answer in characters, including the arguments of tool calls; reading stops beyond it."""
@@ -61,7 +72,7 @@ MOST_CALLS = 128
 class Model(Endpoint):
     """Client of a chat model at an endpoint.
 
-        model = Model(name="gpt-5-mini", temperature=0, limits=Limits(concurrency=8))
+        model = Model(name="gpt-5.6-luna", temperature=0, limits=Limits(concurrency=8))
         workflow = Workflow(facts >> answer, model=model)
 
     A model is a value: it may be copied, compared and shared by any number of runs, threads and event loops.
@@ -69,9 +80,9 @@ class Model(Endpoint):
     its copies. They are closed when `asyncio.run` ends, or by `aclose`.
 
     Attributes:
-        name: Name of the model at the endpoint.
-        base_url: URL of the endpoint, without ``/chat/completions``.
-        api_key: API key; None for endpoints without keys. Never shown.
+        name: Name of the model at the endpoint, or with the prefix of a vendor: ``mistral:mistral-large-latest``.
+        base_url: URL of the endpoint, without ``/chat/completions``; None for that of the vendor, or of the environment.
+        api_key: API key; None for that of the environment, at the address that it is for. Never shown.
         thinking: Effort of reasoning before an answer: ``off``, ``low``, ``medium`` or ``high``. None for the model's
             default, as for the following settings.
         temperature: Sampling temperature; 0 selects the most likely token.
@@ -85,15 +96,15 @@ class Model(Endpoint):
         max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
             emits a `ModelRetried` event.
         tools: How tools are offered: ``native`` by the protocol's tool calls, or ``constrained`` by a JSON Schema of
-            the answer, for endpoints without tool calls.
-        structured: True if the endpoint enforces a JSON Schema given as ``response_format``.
+            the answer, for endpoints without tool calls. None for the way that `profile` knows, as for the next two.
+        structured: True if the endpoint enforces a JSON Schema of the answer.
         prose: True if free text of the model is usable; very small models invent half of it.
-        vision: True if the model accepts images; it then receives the images among a task's files.
+        vision: True if the model accepts images: it receives the images among a task's files.
         limits: Rate limits, shared by all models with the same name, key, endpoint and limits in this process. In
             durable runs, limits per minute are shared by all processes.
         parameters: Further fields of each request, sent unchanged.
-        price: Price of tokens, for `Usage.cost` and budgets with a cost; None if unknown. `resolve_model` sets it if
-            the price is known.
+        price: Price of tokens, for `Usage.cost` and budgets with a cost; None for that of the user's file of prices, or the
+            list price: see `find_price`.
         api: Protocol of the endpoint: ``chat-completions``, or ``responses``, which OpenAI's reasoning models need for
             tools. None for ``responses`` at OpenAI and Azure OpenAI, and ``chat-completions`` elsewhere.
     """
@@ -105,10 +116,10 @@ class Model(Endpoint):
     seed: int | None = None
     stop: tuple[str, ...] = ()
     max_tokens: int | None = Field(default=None, ge=1)
-    tools: Literal["native", "constrained"] = "native"
-    structured: bool = True
+    tools: Literal["native", "constrained"] | None = None
+    structured: bool | None = None
     prose: bool = True
-    vision: bool = False
+    vision: bool | None = None
     limits: Limits | None = None
     parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     price: Price | None = None
@@ -132,6 +143,22 @@ class Model(Endpoint):
     def settings(self) -> ModelSettings:
         """Settings of each call, unless the call gives others."""
         return ModelSettings(**{name: getattr(self, name) for name in ModelSettings.model_fields})
+
+    @property
+    def profile(self) -> Profile:
+        """What the model can: by its name, unless the model says otherwise."""
+        try:
+            located = self.located()
+        except InputError:  # a call or a check reports it
+            known = Profile()
+        else:
+            known = profile_of(located.name, located.vendor.prefix if located.vendor else "")
+        return known.overridden(**{name: getattr(self, name) for name in OVERRIDDEN})
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return the values that determine the model's answers, without key and login; see `Endpoint.fingerprint`."""
+        profile = self.profile
+        return super().fingerprint() | {name: getattr(profile, name) for name in OVERRIDDEN}
 
     async def complete(
         self,
@@ -160,18 +187,31 @@ class Model(Endpoint):
                 answer.
         """
         connection = await self._connection()
-        async with self._admitted(connection.limiter) as limiters:
+        return await connection.model._complete(connection, messages, tools, tool_choice, output, settings)
+
+    async def _complete(
+        self,
+        connection: Connection,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        tool_choice: ToolChoice,
+        output: AnswerSchema | None,
+        settings: ModelSettings,
+    ) -> Completion:
+        """Return the model's next turn; see `complete`. This model is settled."""
+        async with self._admitted(connection) as limiters:
             call_id = new_id() if heard() else ""
             if call_id:
                 names = tuple(tool.name for tool in tools)
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
+            accepted, dropped = self.profile.accepted(settings.over(self.settings))
             ask = partial(
                 connection.chat.stream,
                 messages,
                 tools=tools,
                 tool_choice=tool_choice,
                 output=output,
-                settings=settings.over(self.settings),
+                settings=accepted,
             )
             try:
                 completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
@@ -179,8 +219,8 @@ class Model(Endpoint):
                 emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
                 raise
             await spend(limiters, completion.usage.tokens)
-        if completion.dropped:
-            emit(SettingsDropped(model=self.name, settings=completion.dropped))
+        if dropped := (*dropped, *completion.dropped):
+            emit(SettingsDropped(model=self.name, settings=dropped))
         calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
         emit(
             ModelAnswered(
@@ -238,18 +278,13 @@ class Model(Endpoint):
                 piece = await anext(stream)
         if len(piece.tool_calls) > MOST_CALLS:
             raise ModelError(f"{self.describe()} calls more than the maximum of {MOST_CALLS} tools in one turn")
-        usage = piece.usage.model_copy(
-            update={
-                "calls": 1,
-                "seconds": clock() - start,
-                "cost": self.price.of(piece.usage) if self.price else 0.0,
-                "unpriced": 0 if self.price else 1,
-            }
-        )
+        seconds, price = clock() - start, await connection.price()
+        cost = {"cost": price.of(piece.usage) if price else 0.0, "unpriced": 0 if price else 1}
+        usage = piece.usage.model_copy(update={"calls": 1, "seconds": seconds, **cost})
         return replace(piece, usage=usage)
 
     @asynccontextmanager
-    async def _admitted(self, own_limiter: Limiter | None) -> AsyncGenerator[list[Limiter], None]:
+    async def _admitted(self, connection: Connection) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the limits of the enclosing workflows and of the endpoint admit the call; yield their limiters.
 
         The time limits of the operator are paused during the wait.
@@ -260,8 +295,8 @@ class Model(Endpoint):
         """
         scopes = list(scope.outwards()) if (scope := current_scope()) else []
         limiters = [limiter for scope in reversed(scopes) for limiter in scope.run.calls]
-        if own_limiter:
-            limiters.append(own_limiter)
+        if connection.limiter:
+            limiters.append(connection.limiter)
         shared = shared_limits()
         async with AsyncExitStack() as admitted:
             with paused_deadlines(scopes[0].deadlines if scopes and limiters else ()):
@@ -270,22 +305,21 @@ class Model(Endpoint):
                     if shared:
                         await shared.admit(limiter)
             for scope in scopes:
-                if self.price is None and scope.run.budget.cost is not None:
+                if scope.run.budget.cost is not None and await connection.price() is None:
                     raise InputError(
-                        f"{self.describe()} has no price, so a budget of money cannot be kept; "
-                        "give it one: Model(price=Price(prompt=…, completion=…)), `price` in a configuration, or a file "
-                        "of prices (--prices FILE, OPERAD_PRICES)"
+                        f"{self.describe()} has no price, so a budget of money cannot be kept; give it one: {SET_PRICE}"
                     )
                 scope.run.check_budget(by_next=True)
             yield limiters
 
     def check(self) -> None:
-        """Check that this machine can run the model; a model at an endpoint always passes.
+        """Check, without a call, that the model can be asked: its endpoint is known, and the key that it needs is set.
 
         Raises:
             MissingExtraError: A package that the model needs is not installed.
-            InputError: A file that the model needs does not exist.
+            InputError: The prefix of the name is unknown, a key is missing, or a file that the model needs does not exist.
         """
+        self.settled()
 
     async def aclose(self) -> None:
         """Close the connections of the running event loop. The model can be used again."""
@@ -293,17 +327,17 @@ class Model(Endpoint):
         if connection is not None:
             await connection.guard.aclose()
 
-    async def _endpoint(self) -> tuple[str, str]:
-        """Return base URL and key. A model that is served on demand overrides this."""
-        return self.base_url, key_text(self.api_key)
+    async def _endpoint(self) -> Located:
+        """Return the endpoint. A model that is served on demand overrides this."""
+        return self.located()
 
-    def _open(self, base_url: str, key: str) -> ChatModel:
-        """Return a new client of the model. A model of another protocol overrides this."""
-        vendor, _, name = self.name.partition(":")
-        if vendor in VENDORS and name:
-            return Provider(self, vendor, name, "" if base_url == OPENAI_URL else base_url, key)
+    def _open(self, located: Located) -> ChatModel:
+        """Return a new client of this settled model. A model of another protocol overrides this."""
+        if located.protocol == "native" and located.vendor is not None:
+            address = "" if located.base_url == located.vendor.base_url else located.base_url
+            return Provider(self, located.vendor.prefix, located.name, address, located.key)
         client = Responses if self._protocol == "responses" else ChatCompletions
-        return client(self, self._client(base_url, key))
+        return client(self, self._client())
 
     @property
     def _protocol(self) -> Api:
@@ -313,101 +347,58 @@ class Model(Endpoint):
         return advice_on(self._protocol, status, code, message)
 
     async def _connection(self) -> Connection:
-        """Return the connection of the running event loop; open it on first use."""
-        base_url, key = await self._endpoint()
+        """Return the connection of the running event loop to the endpoint; open it on first use."""
+        located = await self._endpoint()
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
-        if connection is None:
-            # The client outlives this model for a moment, so it must not hold it.
-            chat = self.model_copy()._open(base_url, key)
-            key_digest = hashlib.sha256(key.encode()).hexdigest()
-            limiter = Limiter.of(f"{self.name} {base_url} {key_digest}", self.limits) if self.limits else None
-            connection = self._connections[loop] = Connection(chat, limiter, self._connections.hold(chat))
+        if connection is None or connection.located != located:  # the environment may name another endpoint or key
+            model: Model = self.settled(located)
+            price = self._price_here(located)
+            chat = model._open(located)
+            key_digest = hashlib.sha256(located.key.encode()).hexdigest()
+            limiter = Limiter.of(f"{model.name} {model.base_url} {key_digest}", self.limits) if self.limits else None
+            guard = self._connections.hold(chat)
+            listed = None
+            if price is None and located.vendor:  # searched while the model works on its first answer
+                listed = loop.create_task(asyncio.to_thread(_listed_price, located, self.describe()))
+            connection = self._connections[loop] = Connection(model, located, chat, limiter, guard, price, listed)
             await anext(connection.guard)
         return connection
 
+    def _price_here(self, located: Located) -> Price | None:
+        """Return the price that the model or the user's file of prices gives; None if there is none.
 
-_NO_MODEL = (
-    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment; "
-    "or use --model and --base-url; or write `model: {name: …, base_url: …}` in the YAML. "
-    "The embedded model needs no key, but can only pick from given choices: OPERAD_MODEL=embedded, "
-    '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
-)
+        Raises:
+            InputError: The user's file of prices cannot be read.
+        """
+        from operad.runtime.models.prices import users_price  # not at import: most models are given no prices
 
-_NO_MODEL_IN_PYTHON = (
-    "no model is configured: give one, as model=Model(name=…, base_url=…) in Workflow(…) or run(…); or set "
-    "OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment"
-)
+        return self.price or users_price(located.name, located.base_url, os.environ)
 
+    def find_price(self) -> Price | ListPrice | None:
+        """Return the price of the model: its own, that of the user's file, or the list price; None if it is unknown.
 
-class NoModelError(InputError):
-    """No model is configured.
+        Raises:
+            InputError: As for `located`; or the user's file of prices cannot be read.
+        """
+        from operad.runtime.models.prices import list_price
 
-    Attributes:
-        in_python: Message for callers in Python, who can give a model to a workflow or a run.
-    """
-
-    in_python = _NO_MODEL_IN_PYTHON
+        located = self.located()
+        return self._price_here(located) or list_price(located)
 
 
-def is_embedded(name: str) -> bool:
-    """Return True if the name denotes a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
-    return name == EMBEDDED or name.endswith(".gguf")
+def _listed_price(located: Located, description: str) -> ListPrice | None:
+    """Return the list price of a model; say once that it has none, if it is not one of the user's own servers."""
+    from operad.runtime.models.prices import list_price
+
+    price = list_price(located)
+    if price is None and located.vendor and located.vendor.needs_key and vendor_at(located.base_url) is located.vendor:
+        _say_unpriced(description)
+    return price
 
 
-def resolve_model(
-    name: str | None = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Model:
-    """Return the model that options and environment variables select.
-
-        model = resolve_model("gpt-5", api_key="sk-…")
-        print(model.describe())
-
-    An option takes precedence over its variable. With a key or a base URL, the model is the one called `name` at that
-    endpoint, by default `DEFAULT_MODEL` at OpenAI. The name ``embedded``, or the path of a ``.gguf`` file, selects a
-    model inside this process, and the variables for endpoint and key are ignored.
-
-    The price comes from `prices.known_price`: from the user's file of prices, or from the table of this package.
-
-    Args:
-        name: Name of the model; by default the value of ``OPERAD_MODEL``.
-        base_url: URL of the endpoint; by default the value of ``OPENAI_BASE_URL``.
-        api_key: API key; by default the value of ``OPENAI_API_KEY``.
-        environ: Environment variables; by default `os.environ`.
-
-    Raises:
-        InputError: No model is configured; a model at an endpoint is named without endpoint and key; a model inside
-            this process is named together with an endpoint; or the file of prices cannot be read.
-        InvalidError: The file of prices is invalid.
-    """
-    from operad.runtime.models.embedded import EmbeddedModel
-    from operad.runtime.models.prices import known_price
-
-    environ = os.environ if environ is None else environ
-    name = name or environ.get("OPERAD_MODEL")
-    if name and is_embedded(name):
-        if base_url:
-            raise InputError(
-                f"model {name!r} runs inside this process, and {without_login(base_url)} is named as its endpoint; "
-                "name a model of that endpoint, or leave the endpoint out"
-            )
-        return cast("Model", EmbeddedModel() if name == EMBEDDED else EmbeddedModel.of(name))
-    base_url = base_url or environ.get("OPENAI_BASE_URL")
-    api_key = api_key or environ.get("OPENAI_API_KEY")
-    if not (name or base_url or api_key):
-        raise NoModelError(_NO_MODEL)
-    if not (base_url or api_key):
-        raise InputError(
-            f"model {name!r}{did_you_mean(name or '', [EMBEDDED])}: no endpoint is configured; set OPENAI_API_KEY, or "
-            "OPENAI_BASE_URL for an endpoint of your own"
-        )
-    name, base_url = name or DEFAULT_MODEL, base_url or OPENAI_URL
-    return Model(
-        name=name,
-        base_url=base_url,
-        api_key=api_key or None,
-        price=known_price(name, base_url, environ),
+@cache
+def _say_unpriced(description: str) -> None:
+    _logger.warning(
+        "%s: its price is unknown, so its calls do not count in costs; give it one: %s", description, SET_PRICE
     )

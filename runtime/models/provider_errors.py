@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
-from operad.runtime.models.endpoint import MIN_KEY, one_line, without_key
+from operad.runtime.models.addresses import MIN_KEY, one_line, without_key
 from operad.runtime.values.errors import ModelError, RequestError
 
 

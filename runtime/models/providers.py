@@ -14,8 +14,10 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
+from operad.runtime.models.addresses import one_line, split_login, without_login
 from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
-from operad.runtime.models.endpoint import Endpoint, http_options, limit_size, one_line, split_login, without_login
+from operad.runtime.models.endpoint import Endpoint, http_options
+from operad.runtime.models.http_hooks import limit_size
 from operad.runtime.models.messages import Message
 from operad.runtime.models.provider_errors import failure_of, reveals
 from operad.runtime.models.provider_messages import (

@@ -172,7 +172,7 @@ def _parts_of(item: Mapping[str, Any]) -> Iterator[Part]:
         yield Thinking(text=whole("\n\n".join(summary or [part["text"] for part in _content_of(item)])))
     elif kind == "message":
         tags = ThinkingTags()
-        text = "".join(part.get("text") or "" for part in _content_of(item) if part.get("type") != "refusal")
+        text = "".join(part.get("text") or "" for part in _content_of(item))
         for _ in (*tags.add(whole(text)), *tags.end()):
             pass  # they are in its parts
         thinking, answer = tags.parts()

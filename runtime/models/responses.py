@@ -9,9 +9,10 @@ from contextlib import aclosing
 from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
+from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_completions import EFFORTS, is_object
 from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
-from operad.runtime.models.endpoint import Endpoint, message_of, one_line
+from operad.runtime.models.endpoint import Endpoint, message_of
 from operad.runtime.models.event_stream import asked_stream, events_of, failure_of
 from operad.runtime.models.messages import Blob, Message, Opaque, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.response_stream import ResponseStream

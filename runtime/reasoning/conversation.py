@@ -114,7 +114,7 @@ class Conversation:
             return None
         made = Counter[str]()
         for _ in range(max_turns):
-            if self.model.tools == "constrained":
+            if self.model.profile.tools == "constrained":
                 call = await self._choose_tool()
                 if call is None:
                     return None
@@ -172,7 +172,7 @@ class Conversation:
                 if max_repairs:
                     emit(AnswerRejected(error=fault, repair=1))
                     self.say(_repair_request(fault, form))
-        elif not self.model.structured or self._messages[-1].role == "assistant":
+        elif not self.model.profile.structured or self._messages[-1].role == "assistant":
             self.say(_schema_request(form))
         for attempt in range(tried + 1, max_repairs + 2):
             turn = await self._request_turn(form)
@@ -190,7 +190,7 @@ class Conversation:
 
     @property
     def _native_tools(self) -> bool:
-        return bool(self._tools) and self.model.tools == "native"
+        return bool(self._tools) and self.model.profile.tools == "native"
 
     async def _text_answer(self, draft: Completion | None) -> str:
         """Return an answer without a form: the text of the draft, or of another turn."""
@@ -209,7 +209,7 @@ class Conversation:
         turn = await self._complete(
             tools=list(self._tools.values()) if self._native_tools else (),
             tool_choice="none",
-            output=form.schema.asked if form and self.model.structured else None,
+            output=form.schema.asked if form and self.model.profile.structured else None,
         )
         self._messages.append(turn.message.with_parts(part for part in turn.message.parts if part.kind != "call"))
         return turn
@@ -223,7 +223,7 @@ class Conversation:
             f"## Next step\nChoose the tool for the next call; more calls may follow. Choose {answer!r} when you can give "
             f"the final answer.\n{known}\n- {answer}: give the final answer"
         )
-        if not self.model.structured:  # models often give the arguments, too
+        if not self.model.profile.structured:  # models often give the arguments, too
             choice["properties"]["arguments"] = {"type": ["object", "null"]}
             parameters = {tool.name: tool.parameters for tool in self._tools.values()}
             question += f"\nThe JSON Schema of each tool's arguments: {json.dumps(parameters, ensure_ascii=False)}"
@@ -256,7 +256,7 @@ class Conversation:
                 arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            with in_tool_call(tool_call_of(call.name, arguments)):
+            with in_tool_call(tool_call_of(call.name, arguments), self.model):
                 result, failed = await self._tool_result(call.name, arguments), False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend

@@ -188,6 +188,11 @@ def _files(files: Iterable[FileDescriptor], budget: int, images: list[Blob] | No
 def _image(file: FileDescriptor, images: list[Blob] | None) -> str:
     """Add an image to `images`, if possible, and return the text that stands for it in the prompt."""
     if images is None:
+        _logger.warning(
+            "%s: the model is not shown this image, because it accepts none; use a model that does, or set its vision to "
+            "True",
+            file.name,
+        )
         return "(an image; this model cannot be shown images)"
     if len(images) == MAX_IMAGES:
         return f"(an image, not shown: {MAX_IMAGES} others are)"

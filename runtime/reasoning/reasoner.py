@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emit
 from operad.runtime.models.messages import Message
-from operad.runtime.models.model import Model, resolve_model
+from operad.runtime.models.model import Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
@@ -132,7 +133,7 @@ def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:
 class MonoModelReasoner:
     """Reasoner with one model, which reasons, calls tools and answers.
 
-        reasoner = MonoModelReasoner("gpt-5")  # at the endpoint that the environment names
+        reasoner = MonoModelReasoner("gpt-5.6")  # at the endpoint that the environment names
         reasoner = MonoModelReasoner(Model(name="llama3.2", base_url="http://localhost:11434/v1"))
 
     Args:
@@ -201,7 +202,7 @@ class MonoModelReasoner:
             MaxTurnsError: The model called tools in each turn.
         """
         form = _form(task)
-        chooses_tools = bool(task.tools) and (self.model.tools == "native" or not self.model.structured)
+        chooses_tools = bool(task.tools) and (self.model.profile.tools == "native" or not self.model.profile.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
         show_schema = chooses_tools or not task.output_schema.is_json_schema
         opening = await _opening_messages(task, self.model, show_schema=show_schema)
@@ -213,7 +214,7 @@ class MonoModelReasoner:
 class DualModelReasoner:
     """Reasoner with two models: a thinker instructs, an actor acts (Chat2Graph's dual-model reasoner).
 
-        reasoner = DualModelReasoner(actor="gpt-5-mini", thinker="gpt-5")
+        reasoner = DualModelReasoner(actor="gpt-5.6-luna", thinker="gpt-5.6")
         workflow = Workflow(Operator("Check each claim.", tools=[search]), model=reasoner)
 
     In each turn, the thinker gives one instruction, the actor carries it out with the task's tools, and the thinker
@@ -336,7 +337,7 @@ class _ModelChoice:
 
     def __init__(self, model: Model | str | None) -> None:
         if not isinstance(model, Model | str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise InputError(f"expected a model or its name, such as 'gpt-5'; got {short_repr(model)}")
+            raise InputError(f"expected a model or its name, such as 'gpt-5.6'; got {short_repr(model)}")
         self._model = model
         self._choosing = ProcessLock()
 
@@ -368,8 +369,8 @@ def _form(task: Task) -> Form | None:
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
     if not task.files:
-        return render(task, show_schema=show_schema, vision=model.vision)
-    return await asyncio.to_thread(render, task, show_schema=show_schema, vision=model.vision)
+        return render(task, show_schema=show_schema, vision=model.profile.vision)
+    return await asyncio.to_thread(render, task, show_schema=show_schema, vision=model.profile.vision)
 
 
 def _thinker_opening(opening: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:

@@ -18,9 +18,10 @@ class Dialect(Raw):
     """Step that sends an answer as a certain server does.
 
     Example:
-        for name, dialect in DIALECTS.items():
-            with ScriptedModel([dialect]) as endpoint:
-                print(name, dialect.text, dialect.calls)
+        dialect = DIALECTS["content as a list of parts"]
+        with ScriptedModel([dialect]) as scripted:
+            answer = Workflow(Operator("Tell the time."), model=scripted.model).run("now").text
+        assert answer == dialect.text
 
     Attributes:
         text: Text of the answer.

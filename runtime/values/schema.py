@@ -155,7 +155,7 @@ class AnswerSchema:
     @cached_property
     def _root(self) -> Schema:
         """The schema; that of a recursive type, which is a reference, with the referenced schema at its root."""
-        schema = self.schema or {}
+        schema: Any = self.schema or {}
         kind, _, name = str(schema.get("$ref", "")).rpartition("/")
         target = schema.get("$defs", {}).get(name) if kind == "#/$defs" and schema.keys() == {"$ref", "$defs"} else None
         return {**target, "$defs": schema["$defs"]} if isinstance(target, dict) else schema

@@ -144,7 +144,7 @@ class Workflow(Runner[T]):
     ) -> Result[T]:
         """Run the workflow, wait for it, and return the result; for callers without an event loop.
 
-            result = flow.run("Is this so? The moon has air.", model="gpt-5")
+            result = flow.run("Is this so? The moon has air.", model="gpt-5.6")
             print(result.output)
 
         Arguments and errors are those of `arun`.

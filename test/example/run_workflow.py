@@ -2,7 +2,7 @@
 
     python test/example/run_workflow.py
 
-Runs on the embedded model, which picks from given choices; `MonoModelReasoner("gpt-5")` asks another one, with
+Runs on the embedded model, which picks from given choices; `MonoModelReasoner("gpt-5.6")` asks another one, with
 OPENAI_API_KEY set.
 """
 

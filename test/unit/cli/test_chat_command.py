@@ -12,6 +12,7 @@ from forked import OPERAD_COMMAND
 from trusting import with_trust
 
 from operad.runtime import ChatStore
+from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
 
 GREETER = """
@@ -73,7 +74,7 @@ def test_each_line_of_a_pipe_is_a_message(piped):
     with ScriptedModel(counted) as model:
         status, out, err = piped("chat", "greeter.yaml", "--base-url", model.base_url, said="Hi.\n\nAnd now?\nlast")
     assert (status, out) == (0, "Answer 1.\nAnswer 2.\nAnswer 3.\n")
-    assert err.splitlines() == [f"model: gpt-4.1-mini at {model.base_url}"]
+    assert err.splitlines() == [f"model: {DEFAULT_MODEL} at {model.base_url}"]
     assert [message["content"] for message in model.requests[2]["messages"][1:]] == [
         "Hi.", "Answer 1.", "And now?", "Answer 2.", "last",
     ]  # fmt: skip

@@ -14,9 +14,10 @@ from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, Token
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_stream import ChatStream
 from operad.runtime.models.embedded import EmbeddedModel
-from operad.runtime.models.endpoint import _certificates
+from operad.runtime.models.endpoint import OPENAI_URL, _certificates
 from operad.runtime.models.messages import Message, ToolCall
-from operad.runtime.models.model import DEFAULT_MODEL, OPENAI_URL, Model, resolve_model
+from operad.runtime.models.model import DEFAULT_MODEL, Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel

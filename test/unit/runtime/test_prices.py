@@ -1,7 +1,9 @@
 import json
 import math
 import os
+import subprocess
 import sys
+from dataclasses import replace
 
 import pytest
 
@@ -25,8 +27,12 @@ from operad.runtime import (
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.run_owner import leave
 from operad.runtime.events import ModelAnswered, RunStarted
+from operad.runtime.models import names
 from operad.runtime.models.embedded import EmbeddedModel
-from operad.runtime.models.prices import MAX_BYTES, own_file, read_prices
+from operad.runtime.models.messages import Message
+from operad.runtime.models.model import DEFAULT_MODEL
+from operad.runtime.models.names import PREFIXES, VENDORS, locate
+from operad.runtime.models.prices import MAX_BYTES, list_price, own_file, read_prices
 from operad.runtime.testing import Fail, Say, ScriptedModel
 
 OPENAI = {"OPENAI_API_KEY": "sk-of-a-test"}
@@ -34,6 +40,7 @@ OWN = """
 api.openai.com:
   gpt-4o: {prompt: 1, completion: 3}
   gpt-99: {prompt: 7, completion: 9.5}
+  gpt-98: {prompt: 1, completion: 2, cached: 0.1, cache_written: 1.25}
 gpu-1:8000:
   llama: {prompt: 0, completion: 0}
 GPU-1:
@@ -58,42 +65,51 @@ def price_of(name, environ=OPENAI, base_url=None):
     return resolve_model(name, base_url, environ=environ).price
 
 
-# The table
+def listed(name, base_url=None):
+    """List price of a model; None if there is none."""
+    return list_price(locate(name, base_url, "", {}))
+
+
+# List prices
 
 
 def test_a_model_of_a_vendor_has_its_list_price():
-    assert price_of("gpt-4o-mini") == Price(prompt=0.15, completion=0.6)
-    assert price_of("claude-haiku-4-5", base_url="https://api.anthropic.com/v1/") == Price(prompt=1, completion=5)
+    assert listed("gpt-4o-mini").today() == Price(prompt=0.15, completion=0.6, cached=0.075, cache_written=0.15)
+    assert listed("anthropic:claude-haiku-4-5").today() == Price(prompt=1, completion=5, cached=0.1, cache_written=1.25)
+    assert listed("claude-haiku-4-5", "https://api.anthropic.com/v1/") == listed("anthropic:claude-haiku-4-5")
+    assert listed("bedrock:amazon.nova-lite-v1:0") is not None
+
+
+def test_cached_and_written_tokens_have_prices_of_their_own():
+    usage = Usage(prompt_tokens=1000, cached_tokens=900, completion_tokens=10, reasoning_tokens=8)
+    assert listed("gpt-4o-mini").of(usage) == pytest.approx((100 * 0.15 + 900 * 0.075 + 10 * 0.6) / 1e6)
+    written = Usage(prompt_tokens=1000, cache_written_tokens=1000)
+    assert listed("anthropic:claude-haiku-4-5").of(written) == pytest.approx(1000 * 1.25 / 1e6)
+
+
+def test_reasoning_has_its_price_where_it_is_another():
+    price = listed("perplexity:sonar-deep-research")
+    reasoned = Usage(completion_tokens=1000, reasoning_tokens=1000)
+    assert 0 < price.of(reasoned) != price.of(Usage(completion_tokens=1000))
+
+
+def test_counts_that_contradict_each_other_are_counted_as_whole_prompts():
+    price = listed("gpt-4o-mini")
+    assert price.of(Usage(prompt_tokens=10, cached_tokens=900)) == price.of(Usage(prompt_tokens=10))
+
+
+def test_a_price_may_depend_on_the_size_of_the_prompt():
+    price = listed("gpt-5.6")
+    assert price.of(Usage(prompt_tokens=600_000)) > 2 * price.of(Usage(prompt_tokens=200_000))
 
 
 def test_the_default_model_has_a_price():
-    assert resolve_model(environ=OPENAI).price is not None
+    assert listed(DEFAULT_MODEL) is not None
 
 
-@pytest.mark.parametrize("dated", ["gpt-4o-2024-08-06", "gpt-4o-20240806"])
-def test_a_dated_snapshot_counts_as_its_model(dated):
-    assert price_of(dated) == price_of("gpt-4o")
-
-
-def test_a_snapshot_that_is_listed_has_its_own_price():
-    assert price_of("gpt-4o-2024-05-13") == Price(prompt=5, completion=15)
-
-
-@pytest.mark.parametrize(
-    "name",
-    [
-        "gpt-4o-audio-preview",
-        "gpt-4o-2024",
-        "gpt-4o-2024-08-06-mine",
-        "GPT-4o",
-        "ft:gpt-4o:me",
-        "gpt",
-        " ",
-        "-20240806",
-    ],
-)
+@pytest.mark.parametrize("name", ["gpt-4o-2024-08-06-mine", "gpt-99", "ft:gpt-4o:me", "gpt", " ", "-20240806"])
 def test_another_name_is_unknown_however_near_it_is(name):
-    assert price_of(name) is None
+    assert listed(name) is None
 
 
 @pytest.mark.parametrize(
@@ -110,20 +126,60 @@ def test_another_name_is_unknown_however_near_it_is(name):
     ],
 )
 def test_the_same_name_elsewhere_is_unknown(base_url):
-    assert price_of("gpt-4o", base_url=base_url) is None
+    assert listed("gpt-4o", base_url) is listed("openai:gpt-4o", base_url) is None
 
 
 @pytest.mark.parametrize("base_url", ["https://API.OpenAI.com/v1", "https://me:pass@api.openai.com:443/v1"])
 def test_the_host_is_known_however_it_is_written(base_url):
-    assert price_of("gpt-4o", base_url=base_url) == price_of("gpt-4o")
+    assert listed("gpt-4o", base_url) == listed("gpt-4o")
 
 
 def test_the_embedded_model_costs_nothing_and_that_is_known(prices):
-    assert resolve_model("embedded", environ={}).price == EmbeddedModel().price == Price()
+    assert resolve_model("embedded", environ={}).price == EmbeddedModel().find_price() == Price()
 
 
-def test_a_model_that_is_made_by_hand_is_unknown():
-    assert Model(name="gpt-4o").price is None
+def test_a_model_that_is_made_by_hand_has_the_same_price_as_one_that_is_named(prices, monkeypatch):
+    for name in ("OPERAD_PRICES", "OPENAI_BASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    assert Model(name="gpt-4o").find_price() == listed("gpt-4o")
+    monkeypatch.setenv("OPERAD_PRICES", str(prices()))
+    assert Model(name="gpt-4o").find_price() == Price(prompt=1, completion=3)
+    assert Model(name="gpt-4o", price=Price(prompt=9)).find_price() == Price(prompt=9)
+
+
+@pytest.mark.slow
+def test_operad_and_a_call_of_a_server_of_ones_own_do_not_import_the_list_prices():
+    code = """
+import sys
+from operad import Model, Operator, Workflow
+from operad.testing import Say, ScriptedModel
+with ScriptedModel([Say("Hi.")]) as endpoint:
+    Workflow(Operator("Greet.")).run("x", model=Model("m", base_url=endpoint.base_url))
+print([name for name in sys.modules if name.startswith("genai_prices")])
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "[]\n"
+
+
+async def test_a_call_costs_what_the_list_says_and_a_model_without_a_price_is_said_once(monkeypatch, caplog):
+    """The address of a vendor cannot be reached here, so a scripted endpoint takes the place of one."""
+    async with ScriptedModel([Say("a")] * 4) as endpoint:
+        vendor = replace(PREFIXES["groq"], base_url=endpoint.base_url)
+        vendors = tuple(vendor if each.prefix == "groq" else each for each in VENDORS)
+        monkeypatch.setattr(names, "VENDORS", vendors)
+        monkeypatch.setattr(names, "PREFIXES", {**PREFIXES, "groq": vendor})
+        listed, unlisted = (
+            Model(f"groq:{name}", api_key="gsk-123456") for name in ("llama-3.3-70b-versatile", "llama-99")
+        )
+        usage = (await listed.complete([Message.user("x")])).usage
+        assert usage.unpriced == 0
+        assert usage.cost == pytest.approx(list_price(listed.located()).of(usage))
+        assert usage.cost > 0
+        for model in (unlisted, unlisted, unlisted.model_copy()):
+            assert (await model.complete([Message.user("x")])).usage.unpriced == 1
+    said = [record.getMessage() for record in caplog.records if "price is unknown" in record.getMessage()]
+    assert len(said) == 1
+    assert "give it one: Model(price=Price(" in said[0]
 
 
 # The user's file
@@ -133,8 +189,8 @@ def test_a_file_of_the_users_wins_over_the_table_and_adds_to_it(prices):
     environ = {**OPENAI, "OPERAD_PRICES": str(prices())}
     assert price_of("gpt-4o", environ) == price_of("gpt-4o-2024-11-20", environ) == Price(prompt=1, completion=3)
     assert price_of("gpt-99", environ) == Price(prompt=7, completion=9.5)
-    assert price_of("gpt-4o-mini", environ) == price_of("gpt-4o-mini")
-    assert price_of("gpt-4o-2024-05-13", environ) == price_of("gpt-4o-2024-05-13")
+    assert price_of("gpt-98", environ) == Price(prompt=1, completion=2, cached=0.1, cache_written=1.25)
+    assert price_of("gpt-4o-mini", environ) is None
 
 
 @pytest.mark.parametrize(("port", "price"), [(8000, Price()), (9000, Price(prompt=5, completion=5))])

@@ -20,7 +20,7 @@ from operad.runtime.events import (
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import shown_messages
-from operad.runtime.models.model import resolve_model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task

@@ -141,9 +141,9 @@ async def test_of_two_models_each_is_shown_what_it_can_see(about):
 
 def test_whether_a_model_sees_is_said_in_the_file(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-test-0123456789")
-    assert make_model(ModelSpec(vision=True)).vision
-    assert not make_model(ModelSpec()).vision
-    assert not EmbeddedModel().vision
-    model = make_model(ModelSpec())
+    assert make_model(ModelSpec(name="m", vision=True)).profile.vision
+    assert not make_model(ModelSpec(name="m")).profile.vision
+    assert not EmbeddedModel().profile.vision
+    model = make_model(ModelSpec(name="m"))
     assert copy.copy(model).fingerprint() == model.fingerprint()
     assert model.model_copy(update={"vision": True}).fingerprint() != model.fingerprint()

@@ -8,7 +8,7 @@ import pytest
 from model_clients import CLIENTS, ServedClient
 from pydantic import BaseModel, TypeAdapter
 
-from operad import Operator, Workflow
+from operad import Operator, PausedError, Workflow
 from operad.runtime.events import ModelRetried, ThinkingStreamed, TokenStreamed
 from operad.runtime.models.messages import Blob, Message, Text, ToolResult, shown_messages
 from operad.runtime.models.price import Price
@@ -26,6 +26,11 @@ PNG = b"\x89PNG\r\n\x1a\n-"
 def weather(city: str) -> str:
     """The weather in a city."""
     return f"sun in {city}"
+
+
+def book(city: str) -> str:
+    """Book a trip."""
+    return f"booked {city}"
 
 
 WEATHER = Tool.of(weather)
@@ -186,7 +191,7 @@ async def test_thinking_with_tools_goes_back_over_three_turns_through_json(clien
     cities = ("Oslo", "Rome", "Lima")
     script = [CallTools({"weather": {"city": city}}, thinking=f"About {city}.") for city in cities]
     async with client.serve([*script, Say("Warm.", thinking="All known.")]) as served:
-        conversation, thoughts = ASKED, []
+        conversation, thoughts, texts = ASKED, list[str](), list[str]()
         for _ in range(4):
 
             async def ask():
@@ -196,10 +201,34 @@ async def test_thinking_with_tools_goes_back_over_three_turns_through_json(clien
             streamed = "".join(event.text for event in heard if isinstance(event, ThinkingStreamed))
             assert turn.message.thinking == streamed
             thoughts.append(streamed)
+            texts.append(turn.text)
             conversation = stored([*conversation, turn.message, results(turn.message)])
-    assert turn.text == "Warm."
+    assert texts == ["", "", "", "Warm."]
     assert thoughts == ["About Oslo.", "About Rome.", "About Lima.", "All known."]
     assert [arguments["city"] for _, _, arguments in client.calls(served.requests[3])] == [*cities]
+
+
+def test_a_durable_run_goes_on_in_the_middle_of_a_tool_conversation(client, tmp_path):
+    """The endpoint checks the reasoning before each call, before and after the person's answer."""
+    pytest.importorskip("dbos")
+    from operad.runtime.durable import Ledger
+
+    def answer(request):
+        known = [*client.results(request).values()]
+        if len(known) < 2:
+            name, thinking = [("weather", "First the weather."), ("book", "Then the trip.")][len(known)]
+            return CallTools({name: {"city": "Oslo"}}, thinking=thinking)
+        return Say(" and ".join(known))
+
+    def flow(ledger):
+        tools = [WEATHER, Tool.of(book, approve=True)]
+        return Workflow(Operator("Travel.", id="travel", tools=tools), model=served.model, durable=ledger, name="trip")
+
+    with client.serve(answer) as served:
+        with Ledger(tmp_path / "runs.sqlite") as ledger, pytest.raises(PausedError):
+            flow(ledger).run("Oslo?", run_id="r")
+        with Ledger(tmp_path / "runs.sqlite") as ledger:
+            assert flow(ledger).resume("r", "yes").text == "sun in Oslo and booked Oslo"
 
 
 async def test_an_endpoint_that_does_not_get_its_reasoning_back_refuses(client):

@@ -1,0 +1,158 @@
+"""Profiles: what models can, by patterns of their names."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
+from functools import lru_cache
+from typing import Any, Literal
+
+from operad.runtime.models.settings import ModelSettings
+
+Thinks = Literal["never", "on request", "by default", "always"]
+"""Whether a model reasons before it answers, and whether it can be told not to."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """What a model can.
+
+    Attributes:
+        tools: ``native`` if it takes tools by the protocol's tool calls; ``constrained`` if it chooses them by a JSON Schema.
+        structured: True if its endpoint enforces a JSON Schema of the answer.
+        vision: True if it takes images.
+        documents: True if it takes PDF documents.
+        thinks: Whether it reasons; None if that is unknown, so that all settings are sent.
+        sampling: Whether it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
+        context: Maximum number of tokens of prompt and answer; None if it is unknown.
+    """
+
+    tools: Literal["native", "constrained"] = "native"
+    structured: bool = True
+    vision: bool = False
+    documents: bool = False
+    thinks: Thinks | None = None
+    sampling: Literal["always", "without thinking", "never"] = "always"
+    context: int | None = None
+
+    def accepted(self, settings: ModelSettings) -> tuple[ModelSettings, tuple[str, ...]]:
+        """Return the settings that the model takes, and the names of the others, each with the reason."""
+        reasons: dict[str, str] = {}
+        asked = settings.thinking
+        if self.thinks == "never" and asked == "off":
+            settings, asked = settings.model_copy(update={"thinking": None}), None  # as it is
+        elif self.thinks == "never" and asked:
+            reasons["thinking"] = "the model does not reason"
+        elif self.thinks == "always" and asked == "off":
+            reasons["thinking"] = "the model always reasons"
+        may_choose = self.thinks in ("on request", "by default", None)
+        thinks = asked != "off" if asked and may_choose else self.thinks in ("by default", "always")
+        if self.sampling == "never" or (self.sampling == "without thinking" and thinks):
+            why = "the model takes none" if self.sampling == "never" else "the model takes none while it reasons"
+            reasons |= {name: why for name in ("temperature", "top_p") if getattr(settings, name) is not None}
+        if not reasons:
+            return settings, ()
+        dropped = tuple(f"{name}: {why}" for name, why in reasons.items())
+        return settings.model_copy(update=dict.fromkeys(reasons)), dropped
+
+    def overridden(self, **given: Any) -> Profile:
+        """Return this profile with the values that are not None in place of its own."""
+        return replace(self, **{name: value for name, value in given.items() if value is not None})
+
+
+OVERRIDDEN = ("tools", "structured", "vision")
+"""Fields that a `Model` overrides."""
+
+
+@lru_cache(maxsize=256)
+def profile_of(name: str, vendor: str = "") -> Profile:
+    """Return the profile of a model: that of the first pattern that its name matches; the usual one for others.
+
+    Args:
+        name: Name of the model at its endpoint; what precedes a slash, such as the maker of a model, does not count.
+        vendor: Prefix of its vendor.
+    """
+    short = name.lower().rpartition("/")[2]
+    for patterns, profile in _PROFILES:
+        for pattern in patterns.split():
+            place, _, wanted = pattern.rpartition("/")
+            if place in ("", vendor) and fnmatchcase(short, wanted):
+                return profile
+    return Profile()
+
+
+def _sees(thinks: Thinks, context: int | None, sampling: Any = "without thinking", **others: Any) -> Profile:
+    return Profile(vision=True, documents=True, thinks=thinks, sampling=sampling, context=context, **others)
+
+
+def _reads(thinks: Thinks, context: int | None, **others: Any) -> Profile:
+    return Profile(thinks=thinks, context=context, **others)
+
+
+_SEES = Profile(vision=True)
+
+_PROFILES: tuple[tuple[str, Profile], ...] = (
+    # OpenAI
+    ("gpt-6-astra* gpt-6.1-sol*", _sees("always", 1_050_000)),
+    ("gpt-6* gpt-5.6*", _sees("by default", 1_050_000)),
+    ("gpt-5.5-pro* gpt-5.4-pro*", _sees("always", 1_050_000)),
+    ("gpt-5.2-pro* gpt-5-pro* gpt-5.1-codex*", _sees("always", 400_000)),
+    ("gpt-5.[1-3]-chat*", _sees("always", 128_000)),
+    ("gpt-5.5*", _sees("by default", 1_000_000)),
+    ("gpt-5.4-mini* gpt-5.4-nano*", _sees("on request", 400_000)),
+    ("gpt-5.4*", _sees("on request", 1_050_000)),
+    ("gpt-5.[1-3]*", _sees("on request", 400_000)),
+    ("gpt-5-chat*", _sees("never", 128_000)),
+    ("gpt-5*", _sees("always", 400_000)),
+    ("gpt-4.1*", _sees("never", 1_000_000)),
+    ("gpt-4o-audio* gpt-4o-mini-audio* gpt-4o-search* gpt-4o-mini-search*", _reads("never", 128_000)),
+    ("gpt-4o* chatgpt-4o*", _sees("never", 128_000)),
+    ("gpt-4-turbo*", _sees("never", 128_000, structured=False)),
+    ("gpt-4 gpt-4-* gpt-3.5*", _reads("never", None, structured=False)),
+    ("o1-mini* o3-mini*", _reads("always", 200_000, sampling="never")),
+    ("o1* o3* o4*", _sees("always", 200_000)),
+    ("gpt-oss*", _reads("always", 131_072)),
+    # Anthropic, also at Bedrock
+    ("*claude-opus-4-[78]* *claude-opus-5*", _sees("on request", 1_000_000, "never")),
+    ("*claude-sonnet-5* *claude-haiku-5*", _sees("on request", 1_000_000, "never")),
+    ("*claude-fable* *claude-mythos*", _sees("by default", 1_000_000, "never")),
+    ("*claude-opus-4-6* *claude-sonnet-4-6*", _sees("on request", 1_000_000)),
+    ("*claude-3-haiku* *claude-3-5* *claude-3-opus* *claude-3-sonnet*", _sees("never", 200_000)),
+    ("*claude-*", _sees("on request", 200_000)),
+    # Google
+    ("gemini-embedding* gemini-*-tts*", Profile()),
+    ("gemini-2.5-flash*", _sees("by default", 1_000_000, "always")),
+    ("gemini-2.5-pro* gemini-3* gemini-4*", _sees("always", 1_000_000, "always")),
+    ("gemini-2.0* gemini-1.5*", _sees("never", 1_000_000, "always")),
+    ("gemini-*", _sees("by default", 1_000_000, "always")),
+    ("gemma-4* gemma4*", Profile(vision=True, context=262_144)),
+    ("gemma-3n* gemma3n* gemma-3-1b* gemma3:1b* gemma3:270m*", Profile()),
+    ("gemma-3* gemma3*", Profile(vision=True, context=131_072)),
+    # Mistral
+    ("mistral-large-24* mistral-small-24* mistral-small-2501* mistral-medium-23*", Profile()),
+    ("mistral-large-4*", Profile(vision=True, context=1_048_576)),
+    ("mistral/mistral-large* mistral/mistral-medium* mistral/mistral-small*", Profile(vision=True, context=262_144)),
+    ("mistral-small3.[12]* mistral-small-3.[12]* pixtral* ministral-*-2512*", _SEES),
+    # Others; DeepSeek's own endpoint enforces no JSON Schemas
+    ("deepseek/deepseek-v4* deepseek/deepseek-flash*", _reads("by default", 1_000_000, structured=False)),
+    ("deepseek/deepseek-reasoner*", _reads("always", None, structured=False)),
+    ("deepseek/*", Profile(structured=False)),
+    ("deepseek-v4*", Profile(context=1_000_000)),
+    ("grok-code* grok-build*", Profile(context=256_000)),
+    ("grok-4-fast* grok-4-1-fast*", Profile(vision=True, context=2_000_000)),
+    ("grok-4 grok-4-0709*", _sees("always", 256_000, "always")),
+    ("grok-4.[5-9]*", Profile(vision=True, context=500_000)),
+    ("grok-4.*", Profile(vision=True, context=1_000_000)),
+    ("grok-2-vision*", Profile(vision=True, context=32_768)),
+    ("kimi-k3*", Profile(vision=True, context=1_048_576)),
+    ("kimi-k2.[5-9]*", Profile(vision=True, context=262_144)),
+    ("kimi-k2*", Profile(context=262_144)),
+    ("glm-5.[23]*", Profile(context=1_000_000)),
+    ("glm-4.[56]v* glm-4v* glm-4.1v*", _SEES),
+    ("qwen*-vl* qwen*vl* qwen-omni* qwen3-omni*", _SEES),
+    ("llama-4* llama4* llama3.2-vision* llama-3.2-*-vision*", _SEES),
+    ("llava* bakllava* moondream* minicpm-v* granite3.2-vision*", _SEES),
+    ("*amazon.nova-micro*", Profile(context=128_000)),
+    ("*amazon.nova-*", Profile(vision=True, documents=True, context=300_000)),
+)
+"""Profiles by patterns, with the vendor where only its own endpoint counts; the first match is taken."""
