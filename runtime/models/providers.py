@@ -129,16 +129,17 @@ class Provider:
         self._endpoint, self._vendor, self._name = endpoint, VENDORS[vendor], f"{vendor}:{name}"
         self._called = f"{self._name} at {without_login(base_url)}" if base_url else self._name
         found = next(filter(None, map(os.environ.get, self._vendor.keys)), "")
-        self._key = key or ("" if base_url else found)
-        if not (self._key or base_url or self._vendor.setup):
+        own = key or ("" if base_url or self._vendor.setup else found)
+        self._key = own or found  # not shown in errors
+        if not (own or base_url or self._vendor.setup):
             raise ModelError(f"{self._called} requires an API key, but none is set; set {self._setup}")
         if base_url:
             endpoint.check_address(base_url)
-        endpoint.check_key(self._key)
+        endpoint.check_key(own)
         # Without a key, the packages would take that of the environment, and send it to any address.
         stand_in = "none" if base_url and (found or not self._vendor.setup) else None
         with self._checked():
-            self._open(base_url, self._key or stand_in)
+            self._open(base_url, own or stand_in)
 
     def _open(self, base_url: str, key: str | None) -> None:
         """Make the vendor's client; its packages are imported here, and nowhere before."""
