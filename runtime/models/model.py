@@ -335,7 +335,7 @@ class Model(Endpoint):
         """Return a new client of this settled model. A model of another protocol overrides this."""
         if located.protocol == "native" and located.vendor is not None:
             address = "" if located.base_url == located.vendor.base_url else located.base_url
-            return Provider(self, located.vendor.prefix, address, located.key)
+            return Provider(self, located.vendor.prefix, located.name, address, located.key)
         client = Responses if self._protocol == "responses" else ChatCompletions
         return client(self, self._client())
 

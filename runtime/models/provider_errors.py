@@ -68,10 +68,11 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
     message = f": {without_key(told, key)}" if told else ""
     for name, fault in _FAULTS.items():
         if isinstance(error, getattr(exceptions, name)):
+            if fault.kind is RequestError and isinstance(status, int) and status >= 500:
+                fault = _FAULTS["ModelServerError"]
             text, remedy = fault.text.format(timeout=timeout), fault.remedy.format(setup=setup)
             text = "broke off its answer" if fault.is_transient and getattr(error, "in_stream", False) else text
-            is_transient = fault.is_transient or (isinstance(status, int) and status >= 500)
-            is_transient &= getattr(error, "provider_retry_hint", None) is not False
+            is_transient = fault.is_transient and getattr(error, "provider_retry_hint", None) is not False
             return fault.kind(
                 f"{called} {text}; {remedy}{code}{message}",
                 transient=is_transient,

@@ -114,33 +114,34 @@ class Provider:
     """Client of a model of a vendor, over the model classes of pydantic-ai; see `ChatModel`.
 
     Args:
-        endpoint: The model.
-        name: The vendor's name in `VENDORS`.
+        endpoint: The model, for its timeout and for checks of address and key.
+        vendor: Key of `VENDORS`.
+        name: Name of the model at the vendor.
         base_url: The vendor's address; empty for its usual one.
         key: Its key; empty for the one of the environment, which is sent to the vendor's usual address only.
 
     Raises:
         MissingExtraError: The packages of the vendor are not installed.
-        ModelError: No key is set.
+        ModelError: No key is set, or address or key cannot be used.
     """
 
-    def __init__(self, endpoint: Endpoint, name: str, base_url: str, key: str) -> None:
-        self._endpoint, self._name, self._vendor = endpoint, endpoint.name, VENDORS[name]
-        self._called = f"{name}:{endpoint.name}{f' at {without_login(base_url)}' if base_url else ''}"
+    def __init__(self, endpoint: Endpoint, vendor: str, name: str, base_url: str, key: str) -> None:
+        self._endpoint, self._vendor, self._name = endpoint, VENDORS[vendor], f"{vendor}:{name}"
+        self._called = f"{self._name} at {without_login(base_url)}" if base_url else self._name
         found = next(filter(None, map(os.environ.get, self._vendor.keys)), "")
-        self._key = key or ("" if base_url else found)
-        if not (self._key or base_url or self._vendor.setup):
+        own = key or ("" if base_url or self._vendor.setup else found)
+        self._key = own or found  # not shown in errors
+        if not (own or base_url or self._vendor.setup):
             raise ModelError(f"{self._called} requires an API key, but none is set; set {self._setup}")
-        stand_in = (
-            None if self._vendor.setup and not found else "none"
-        )  # for None, some packages take the environment's
         if base_url:
             endpoint.check_address(base_url)
-        endpoint.check_key(self._key)
+        endpoint.check_key(own)
+        # Without a key, the packages would take that of the environment, and send it to any address.
+        stand_in = "none" if base_url and (found or not self._vendor.setup) else None
         with self._checked():
-            self._open(name, base_url, self._key or (stand_in if base_url else None))
+            self._open(base_url, own or stand_in)
 
-    def _open(self, name: str, base_url: str, key: str | None) -> None:
+    def _open(self, base_url: str, key: str | None) -> None:
         """Make the vendor's client; its packages are imported here, and nowhere before."""
         import httpx2
         from pydantic_ai.exceptions import UserError
@@ -169,7 +170,7 @@ class Provider:
             return kind(**{each: value for each, value in given.items() if value is not None and each in taken})
 
         try:
-            self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+            self._model: VendorModel[Any] = infer_model(self._name, provider_factory=provider)
         except UserError as error:
             raise ModelError(f"{self._called} cannot be asked: {one_line(error.message)}; set {self._setup}") from error
         profile: Mapping[str, Any] = self._model.profile
@@ -363,13 +364,13 @@ class Provider:
     def _missing_extra(self) -> MissingExtraError:
         extra = self._vendor.extra
         if sys.version_info[:2] < OLDEST_PYTHON:
+            oldest = ".".join(map(str, OLDEST_PYTHON))
             return MissingExtraError(
-                f"{self._called}: the extra {extra!r} needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; use it, or "
-                "the vendor's endpoint of "
+                f"{self._name}: the extra {extra!r} needs Python {oldest} or newer; use that, or the vendor's endpoint of "
                 "the OpenAI protocol: Model(NAME, base_url=…)"
             )
         return MissingExtraError(
-            f"{self._called} needs the extra {extra!r}, whose packages are not installed, or too old: "
+            f"{self._name} needs the extra {extra!r}, whose packages are not installed, or too old: "
             f"pip install 'operad[{extra}]'"
         )
 

@@ -11,7 +11,7 @@ from base64 import b64decode, b64encode, urlsafe_b64decode
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from importlib.util import find_spec
 from itertools import takewhile
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from operad.runtime.models.model import Model
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Refuse, Say
@@ -55,6 +55,10 @@ class VendorEndpoint:
     """
 
     name = ""
+    check: Any
+    events: Any
+    is_end: Any
+    error: Any
 
     def __init__(self, script, model="", **fields):
         self.requests, self.signed = [], set()
@@ -191,7 +195,7 @@ class AnthropicEndpoint(VendorEndpoint):
         if self.signed & {*ids}:
             need(blocks[0]["type"] == "thinking", "Expected `thinking`, but found another block")
 
-    def _check_schema(self, schema, definitions=None, inside=()):
+    def _check_schema(self, schema, definitions: Any = None, inside=()):
         """Refuse open objects and recursive schemas."""
         if isinstance(schema, list):
             for each in schema:
@@ -357,9 +361,10 @@ class _Server(ThreadingHTTPServer):
 
 
 class _Exchange(BaseHTTPRequestHandler):
+    endpoint: Any
     protocol_version = "HTTP/1.1"
 
-    def log_message(self, *args):
+    def log_message(self, format, *args):
         pass
 
     def do_POST(self):
