@@ -121,7 +121,7 @@ lock: # needs uv; applies the overrides in pyproject.toml; writes versions and h
 	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
 	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra embedded --extra evaluate --extra media --extra web \
-	  --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
+	  --extra serve --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 
 	echo "pip-audit>=2.10" | $(COMPILE) --python-version 3.10 - -o requirements-audit.lock

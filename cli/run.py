@@ -38,7 +38,7 @@ from operad.configs.flow import result_text
 from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_params, text_input
 from operad.configs.prices import PricesFile
 from operad.configs.printable import put
-from operad.configs.remarks import unfilled
+from operad.configs.remarks import doubled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import StartVariable
@@ -198,7 +198,7 @@ def _remarks(runnable: Runnable, file: str, goal: str, inputs: Mapping[str, obje
         if goal and (unread := _unread_job(runnable.graph, file, goal, inputs)):
             yield unread
         return
-    yield from (f"{file}: {remark}" for remark in unfilled(runnable.agent.workflow, inputs))
+    yield from (f"{file}: {remark}" for remark in doubled(runnable.agent.workflow, inputs))
     for name, value in inputs.items():
         if isinstance(value, str) and looks_like_json(value):
             yield f"--input {name}: is not valid JSON, so it is given as text"

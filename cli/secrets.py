@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import getpass
 import json
 import os
@@ -11,8 +12,10 @@ from typing import Annotated
 import typer
 
 from operad.configs.printable import printable
-from operad.operators.secrets import MAX_VALUE, check_secret, known_name, secret_store
+from operad.operators.mcp_login import check_address, log_in, login_name
+from operad.operators.secrets import MAX_VALUE, check_secret, find_secret, known_name, secret_store, secret_value
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.secret import Secret
 
 app = typer.Typer(
     help="List, set and delete the secrets that requests and MCP servers get; values are never shown.",
@@ -61,6 +64,39 @@ def delete_secret(name: Name, as_json: AsJson = False) -> None:
     store = secret_store()
     store.delete(known_name(name, store.names(), store.where))
     _print_result({"deleted": name, "store": store.where}, f"deleted: {name} from {store.where}", as_json)
+
+
+@app.command("login")
+def login(
+    url: Annotated[str, typer.Argument(metavar="URL", help="Address of the MCP server, such as https://host/mcp.")],
+    client_id: Annotated[
+        str, typer.Option(metavar="ID", help="Id of a client that is registered at the server; by default, one is.")
+    ] = "",
+    client_secret: Annotated[
+        str, typer.Option(metavar="NAME", help="Name of the secret that holds the secret of that client.")
+    ] = "",
+    as_json: AsJson = False,
+) -> None:
+    """Log in to an MCP server by OAuth; its tokens are kept with the secrets, and renewed when they expire.
+
+    Open the address that is printed in a browser. If the browser runs on another machine, paste the address to which it
+    was sent at the end. Servers with `oauth: true` use the login.
+    """
+    from operad.cli.ask import Lines  # not at import: it takes longer than the other commands
+
+    check_address(url)
+    lines = Lines.of_stdin()
+    told = (
+        "open this address in a browser, and log in there (from another machine, paste the address of its last page):"
+    )
+
+    def show(address: str) -> None:
+        print(f"{told}\n{printable(address)}", file=sys.stderr, flush=True)
+
+    secret = secret_value(Secret(client_secret), find_secret) if client_secret else ""
+    asyncio.run(log_in(url, show, lines.next, client_id=client_id, client_secret=secret))
+    name, where = login_name(url), secret_store().where
+    _print_result({"set": name, "store": where}, f"logged in: {name} in {where}", as_json)
 
 
 def _print_result(fields: dict[str, str], line: str, as_json: bool) -> None:

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Any, TypeVar, cast
+from typing import Annotated, Any, NamedTuple, TypeVar, cast
 
 import typer
+from pydantic import TypeAdapter, ValidationError
 
 from operad.configs.capabilities import Capabilities, Trust, UntrustedError, told
 from operad.configs.printable import printable
@@ -112,8 +113,58 @@ class TrustStore:
             self._write({digest: entry for digest, entry in entries.items() if digest not in revoked})
         return len(revoked)
 
+    def pins(self, capabilities: Capabilities) -> FilePins:
+        """Return the pins of tools that belong to the trust in a file."""
+        return FilePins(self, capabilities.digest)
+
+    def keep_tools(self, digest: str, server: str, tools: Mapping[str, str]) -> None:
+        """Keep pins of tools of a server with a file that is trusted; nothing if it is trusted no longer."""
+        entries = self.entries()
+        if digest in entries:
+            kept = _tools_in(entries[digest])
+            entry = {**entries[digest], "tools": {**kept, server: {**kept.get(server, {}), **tools}}}
+            self._write({**entries, digest: entry})
+
     def _write(self, entries: Mapping[str, object]) -> None:
         write_private(self.path, json.dumps(entries, indent=2))
+
+
+class FilePins(NamedTuple):
+    """Pins of the tools of a trusted file's MCP servers, kept with the trust.
+
+    Attributes:
+        store: The store of trust.
+        digest: Digest of what the file can do.
+    """
+
+    store: TrustStore
+    digest: str
+
+    def known(self, server: str) -> Mapping[str, str] | None:
+        """Return the pins of a server's tools by name; None if it was not connected since the file is trusted."""
+        return _tools_in(self.store.entries().get(self.digest, {})).get(server)
+
+    def keep(self, server: str, tools: Mapping[str, str]) -> None:
+        """Keep pins of tools of a server."""
+        self.store.keep_tools(self.digest, server, tools)
+
+
+def _tools_in(entry: Mapping[str, Any]) -> dict[str, dict[str, str]]:
+    """Return the pins of an entry, by server and tool."""
+    try:
+        return TypeAdapter(dict[str, dict[str, str]]).validate_python(entry.get("tools", {}))
+    except ValidationError:
+        raise InputError("the store of trust is damaged: operad trust FILE writes its entry anew") from None
+
+
+class _StoredTrust:
+    """The user's trust, as the store says at the time of the question."""
+
+    def __call__(self, capabilities: Capabilities) -> bool:
+        return TrustStore.of_user().holds(capabilities)
+
+    def pins(self, capabilities: Capabilities) -> FilePins:
+        return TrustStore.of_user().pins(capabilities)
 
 
 def trusting(load: Callable[[Trust], T], trusted: bool) -> T:
@@ -130,7 +181,7 @@ def trusting(load: Callable[[Trust], T], trusted: bool) -> T:
         return load(True)
     while True:
         try:
-            return load(lambda capabilities: TrustStore.of_user().holds(capabilities))
+            return load(_StoredTrust())
         except UntrustedError as error:
             store = TrustStore.of_user()
             ask(error.capabilities, store.changes(error.capabilities))

@@ -32,6 +32,7 @@ from operad.configs.steps import (
     Broken,
     Defaults,
     Step,
+    instruction_in,
     is_read_issue,
     key_of_instruction,
     node_params,
@@ -62,7 +63,7 @@ _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWo
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
 _NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map"}
-_CONFIG_KEYS = ("instruction", "examples", "ports", "threshold", "hops", "memory")
+_CONFIG_KEYS = ("examples", "ports", "threshold", "hops", "memory", "max_turns")
 
 
 class Builder:
@@ -420,13 +421,14 @@ class Builder:
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
         schema = output_schema_of(spec, path, self._faults)
-        if schema is None:
+        instruction = instruction_in(spec, path, self._modules, self._faults)
+        if schema is None or instruction is None:
             return None
         try:
             config = OperatorConfig.model_validate(
                 {name: getattr(spec, name) for name in _CONFIG_KEYS}
                 | {"actions": tuple(action for action in actions if action), "tools": tools, "output_schema": schema}
-                | {"id": spec.name or "-"}  # empty if the key `name` is misspelt
+                | {"instruction": instruction, "id": spec.name or "-"}  # empty if the key `name` is misspelt
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)

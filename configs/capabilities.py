@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from pathlib import Path
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
 from operad.configs.printable import printable
 from operad.configs.static_code import Module
+from operad.operators.mcp_pins import ToolPins
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.text import shortened
 
@@ -21,6 +22,7 @@ Kind = Literal[
     "command",
     "sends",
     "mcp",
+    "samples",
     "reaches",
     "reads",
     "writes",
@@ -36,6 +38,7 @@ _LINES: Mapping[Kind, str] = {
     "command": "starts the command {what}",
     "sends": "sends {what} to {where}",
     "mcp": "connects to the MCP server {where}{what}",
+    "samples": "lets the MCP server {what} send prompts to your model",
     "reaches": "reaches {where}, also at an internal address",
     "reads": "reads {where} ({what})",
     "writes": "writes {where} ({what})",
@@ -105,13 +108,14 @@ class Capabilities:
     @property
     def digests(self) -> Mapping[str, str]:
         """The lines, each with a hash of what it covers."""
-        found: dict[str, str] = {}
         names: dict[str, list[str]] = {}
         for each in self.each:
             if each.kind == "code":
                 names.setdefault(each.where, []).append(each.what)
+        of_code = {where: str(Capability("code", ", ".join(each), where)) for where, each in names.items()}
+        found: dict[str, str] = {}
         for each in self.each:
-            line = str(each._replace(what=", ".join(names[each.where])) if each.kind == "code" else each)
+            line = of_code[each.where] if each.kind == "code" else str(each)
             found[line] = _sha256([found.get(line, ""), each.digest])
         return found
 
@@ -124,6 +128,15 @@ class Capabilities:
 
 Trust = bool | Callable[[Capabilities], bool]
 """True if a file may do what it can: for all files, or decided by a function for the list of each."""
+
+
+@runtime_checkable
+class PinningTrust(Protocol):
+    """Trust that also keeps pins of the tools of MCP servers."""
+
+    def pins(self, capabilities: Capabilities) -> ToolPins:
+        """Return the pins that belong to the trust in a file."""
+        ...
 
 
 class UntrustedError(InputError):
@@ -146,6 +159,11 @@ def told(capabilities: Capabilities) -> str:
 def is_trusted(trust: Trust, capabilities: Capabilities) -> bool:
     """Return True if a file may do what it can."""
     return not capabilities or (trust if isinstance(trust, bool) else trust(capabilities))
+
+
+def pins_of(trust: Trust, capabilities: Capabilities) -> ToolPins | None:
+    """Return the pins that belong to the trust in a file; None for trust that keeps none, such as True."""
+    return trust.pins(capabilities) if isinstance(trust, PinningTrust) else None
 
 
 def capabilities_of(

@@ -19,6 +19,10 @@ MAX_FILES = 1_000
 """Maximum number of Python files that a configuration may import from its folder."""
 
 
+_ENTRIES = ("__main__.py", "index.js", "package.json")
+"""Files that interpreters run, or read for what to run, if a folder is named in place of a script."""
+
+
 class Named(NamedTuple):
     """A class or function that a file names.
 
@@ -113,25 +117,28 @@ def _script_digests(server: StdioServer, folder: Path) -> dict[str, str]:
     for name in _names_of_files(server):
         try:
             path = folder / (server.cwd or "") / name
-            if path.is_file() and path.resolve().is_relative_to(folder):
+            if path.resolve().is_relative_to(folder) and path.is_file():
                 with path.open("rb") as file:
                     found[name] = _file_sha256(file)
-        except (OSError, ValueError):  # not a valid file name
+        except (OSError, RuntimeError, ValueError):  # not a valid file name; a circle of links
             continue
     return found
 
 
 def _names_of_files(server: StdioServer) -> Iterator[str]:
     """Yield what may be the name of a file: each argument and variable, the parts of those that hold several, such as
-    ``--require=./a.js`` or ``./a.so:./b.so``, and the file of a module that Python runs by ``-m``.
+    ``--require=./a.js``, ``./a.so:./b.so`` or ``open('./a.py')``, the entry of a folder, and the file of a module that
+    Python runs by ``-m``.
     """
     texts = (server.command, *server.args, *server.env.values())
     for text in texts:
-        yield text
-        yield from (part for part in re.split(r"[\s:;,=]+", text) if part)
-    for option, module in pairwise(server.args):
-        if option == "-m":
-            yield from (f"{module.replace('.', '/')}{rest}" for rest in (".py", "/__main__.py"))
+        for name in (text, *filter(None, re.split(r"""[\s:;,='"`()&|<>]+""", text))):
+            yield name
+            yield from (f"{name}/{entry}" for entry in _ENTRIES)
+    for option, following in pairwise([*server.args, ""]):
+        if named := re.fullmatch(r"-[A-Za-z]*?m(.*)", option):  # -m x, -mx, -Bm x
+            module = (named[1] or following).replace(".", "/")
+            yield from (f"{module}{rest}" for rest in (".py", "/__main__.py"))
 
 
 def _file_sha256(file: Any) -> str:

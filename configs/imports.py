@@ -21,6 +21,7 @@ from operad.configs.parts import Place, class_parts
 from operad.configs.schema import FunctionSpec, LocalToolSpec
 from operad.configs.static_code import Found, Reader, find_module, is_function, is_own, is_stdlib, parameters, program
 from operad.operators import NodeOperator, Operator
+from operad.operators.mcp_pins import ToolPins
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.events.run_context import RunContext
@@ -37,6 +38,11 @@ OperatorT = TypeVar("OperatorT", bound=Operator)
 
 class Modules(Protocol):
     """Source of the classes, functions and tools that a file names."""
+
+    @property
+    def pins(self) -> ToolPins | None:
+        """Pins of the tools of the file's MCP servers; None if none are kept."""
+        ...
 
     def opens(self, path: Path) -> bool:
         """Return True if a path that the file names may be looked at."""
@@ -84,9 +90,11 @@ class LoadedModules:
 
     Args:
         capabilities: What the file can do; it must be trusted.
+        pins: Pins of the tools of the file's MCP servers; None if none are kept.
     """
 
-    def __init__(self, capabilities: Capabilities) -> None:
+    def __init__(self, capabilities: Capabilities, pins: ToolPins | None = None) -> None:
+        self.pins = pins
         self._modules = capabilities.modules
         self._folder = capabilities.folder
         identity = f"{capabilities.digest} {capabilities.folder}".encode("utf-8", "surrogateescape")
@@ -191,6 +199,8 @@ class StandIns:
     Attributes:
         remarks: Properties that only running the code would reveal.
     """
+
+    pins: ToolPins | None = None
 
     def __init__(self, capabilities: Capabilities) -> None:
         self._folder = capabilities.folder

@@ -42,15 +42,16 @@ KEYS: Mapping[str, Keys] = {
     "PluginSpec": _keys("", "workflow_platform"),
     "ModelSpec": _keys(
         "name base_url api_key_env",
-        "temperature max_tokens tools structured vision timeout total_timeout max_retries limits price",
+        "thinking temperature top_p seed stop max_tokens parameters tools structured vision timeout total_timeout "
+        "max_retries limits price api",
     ),
     "LimitsSpec": _keys("", "concurrency requests_per_minute tokens_per_minute"),
     "Price": _keys("", "prompt completion cached cache_written"),
-    "ReasonerSpec": _keys("", "type max_turns"),
+    "ReasonerSpec": _keys("", "type max_rounds"),
     "ReadyToolSpec": _keys("type", "name approve"),
-    "McpToolSpec": _keys("mcp_transport_config", "name type desc approve"),
-    "StreamableHttpServer": _keys("url headers", _SERVER),
-    "SseServer": _keys("url headers", _SERVER),
+    "McpToolSpec": _keys("mcp_transport_config sampling", "name type desc approve resources prompts"),
+    "StreamableHttpServer": _keys("url headers oauth", _SERVER),
+    "SseServer": _keys("url headers oauth", _SERVER),
     "StdioServer": _keys("command args env cwd", _SERVER),
     "LocalToolSpec": _keys("name module_path", "type desc timeout approve"),
     "ActionSpec": _keys("", "name desc tools"),
@@ -63,7 +64,7 @@ KEYS: Mapping[str, Keys] = {
     "TypedSpec": _keys("type params", f"{_POLICY} name join"),
     "WorkflowSpec": _keys("", f"{_POLICY.replace(' cache', '')} {_WORKFLOW} name inputs join map"),
     "OperatorSpec": _keys(
-        "class_ params",
+        "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
         "knowledge memory",
     ),
@@ -73,7 +74,7 @@ KEYS: Mapping[str, Keys] = {
     "ExpertSpec": _keys("", f"{_WORKFLOW} profile reasoner model memory"),
     "StepSpec": _keys("", "operator port"),
     "ProfileSpec": _keys("", "name desc"),
-    "ExpertReasonerSpec": _keys("", "actor_name thinker_name type max_turns"),
+    "ExpertReasonerSpec": _keys("", "actor_name thinker_name type max_rounds"),
     "MemorySpec": _keys("", "tokens"),
     "LeaderSpec": _keys("", "profile actions reasoner model memory max_splits life_cycles max_depth budget"),
     "KnowledgeSpec": _keys("paths index", "passages embeddings"),
@@ -94,7 +95,7 @@ KEYS: Mapping[str, Keys] = {
 
 CLASS_KEYS = _keys(
     "server workflow folder gold object_info key subtask model",
-    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory",
+    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns",
 )
 """Parameters (`params`) of classes of Operad."""
 

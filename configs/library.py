@@ -11,7 +11,7 @@ from operad.configs.faults import Faults
 from operad.configs.imports import Modules
 from operad.configs.schema import EmbeddingsSpec, KnowledgeSpec
 from operad.runtime.knowledge.insights import Insights
-from operad.runtime.models.model import EMBEDDED
+from operad.runtime.models.resolve import EMBEDDED
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, MissingExtraError
 

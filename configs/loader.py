@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from operad.configs.build import Builder
-from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, override
@@ -183,10 +183,10 @@ class Configuration:
         model_spec = override(spec.model or self.spec.model, model_name, base_url)
         if model is None and model_spec is not None:
             model = make_model(model_spec)
-        turns = spec.reasoner.max_turns or self.spec.reasoner.max_turns
+        rounds = spec.reasoner.max_rounds or self.spec.reasoner.max_rounds
         if (spec.reasoner.type or self.spec.reasoner.type) == "DUAL":
-            return DualModelReasoner(model, max_turns=turns)
-        return MonoModelReasoner(model, max_turns=turns)
+            return DualModelReasoner(model, max_rounds=rounds)
+        return MonoModelReasoner(model, max_rounds=rounds)
 
 
 class _ExpertWithoutModel(Expert):
@@ -288,7 +288,7 @@ def _load(document: Document, folder: Path, trust: Trust) -> Configuration:
     if not is_trusted(trust, capabilities):
         _preview(document, spec, capabilities)  # faults of the file are reported before missing trust
         raise UntrustedError(capabilities)
-    return _build(document, spec, capabilities, LoadedModules(capabilities))
+    return _build(document, spec, capabilities, LoadedModules(capabilities, pins_of(trust, capabilities)))
 
 
 def _preview(document: Document, spec: ConfigSpec, capabilities: Capabilities) -> Configuration:

@@ -9,8 +9,9 @@ from typing import Any
 from operad.configs.faults import Faults
 from operad.configs.schema import LimitsSpec, ModelSpec
 from operad.runtime.models.embedded import ABILITIES, EmbeddedModel
-from operad.runtime.models.model import Model, is_embedded, resolve_model
+from operad.runtime.models.model import Model
 from operad.runtime.models.names import OPENAI, named_vendor
+from operad.runtime.models.resolve import is_embedded, resolve_model
 from operad.runtime.policies.limits import Limits
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
 from operad.runtime.values.document import Path_
@@ -29,11 +30,17 @@ def make_model(spec: ModelSpec) -> Model:
             f"the environment variable {variable(spec.api_key_env)} is not set; `model.api_key_env` names it for the key"
         )
     settings: dict[str, Any] = {
+        "thinking": spec.thinking,
         "temperature": spec.temperature,
+        "top_p": spec.top_p,
+        "seed": spec.seed,
+        "stop": spec.stop,
         "max_tokens": spec.max_tokens,
+        "parameters": spec.parameters,
         "tools": spec.tools,
         "structured": spec.structured,
         "vision": spec.vision,
+        "api": spec.api,
         "timeout": spec.timeout,
         "total_timeout": spec.total_timeout,
         "max_retries": spec.max_retries,
@@ -104,11 +111,11 @@ def make_limits(spec: LimitsSpec | None) -> Limits | None:
 def with_defaults(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if it names neither a model nor an endpoint, `other` overridden by the settings of `spec`."""
     if other is None or spec.name is not None or spec.base_url is not None:
-        return at_the_same_endpoint(spec, other)
+        return _at_the_same_endpoint(spec, other)
     return other.model_copy(update={name: getattr(spec, name) for name in spec.model_fields_set})
 
 
-def at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
+def _at_the_same_endpoint(spec: ModelSpec, other: ModelSpec | None) -> ModelSpec:
     """Return `spec`; if neither its name nor its address names an endpoint, with the endpoint of `other`."""
     if other is None or spec.base_url is not None or (spec.name and names_endpoint(spec.name, other.base_url)):
         return spec

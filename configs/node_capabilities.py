@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 from collections.abc import Callable, Iterator, Mapping
+from hashlib import sha256
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -102,8 +104,10 @@ def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
 def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
     from operad.operators.nodes.http import Request  # imported for files with requests alone
 
+    # With the user's key, another path, method or body does something else.
+    covered = sha256(json.dumps(params.model_dump(), default=str).encode()).hexdigest()
     for use in Request("request", params).secret_uses:
-        yield sending_secret(use)
+        yield sending_secret(use, covered)
     # The host is known if the address begins with it; a variable may be any address of the public web.
     literal = re.match(r"https?://[^/?#{}\s]+(?=[/?#]|$)", str(params.url))
     yield Capability("requests", where=shown_host(literal[0])) if literal else WEB

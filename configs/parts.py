@@ -8,6 +8,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 from urllib.parse import urlsplit
@@ -21,7 +22,7 @@ from operad.configs.schema import ModelSpec
 from operad.configs.static_code import Reader, is_own
 from operad.operators.mcp import StdioServer
 from operad.operators.operator import Operator
-from operad.runtime.models.endpoint import without_login
+from operad.runtime.models.addresses import without_login
 from operad.runtime.models.names import OPENAI, is_paired, locate, named_vendor
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import SecretUse
@@ -30,6 +31,9 @@ Part = Capability | Named | StdioServer
 """A capability, or a class, function or command whose capability depends on files in the folder."""
 
 WEB = Capability("requests", where="addresses of the public web")
+
+MAX_PARTS = 20_000
+"""Maximum number of parts of a file that can do something; each operator counts once for each endpoint around it."""
 
 _BESIDE_SQLITE = ("", "-wal", "-shm", "-journal")
 """Ends of the names of the files that SQLite writes."""
@@ -111,9 +115,9 @@ def sending(what: str, url: str, key: str = "") -> Capability:
     return Capability("sends", what, shown_host(url), sha256(f"{key} {url}".encode("utf-8", "replace")).hexdigest())
 
 
-def sending_secret(use: SecretUse) -> Capability:
-    """Return the capability to send a secret."""
-    return Capability("sends", f"${use.secret.name}", use.host or "any address")
+def sending_secret(use: SecretUse, digest: str = "") -> Capability:
+    """Return the capability to send a secret; the digest is of the request that sends it."""
+    return Capability("sends", f"${use.secret.name}", use.host or "any address", digest)
 
 
 def shown_host(url: str) -> str:
@@ -135,8 +139,16 @@ def unclassified(spec: BaseModel, name: str, known: Mapping[str, Keys]) -> Itera
 
 
 def parts_capabilities(file: str, says: object, folder: Path, parts: Iterable[Part]) -> Capabilities:
-    """Return what a file with these parts can do; arguments are those of `read_capabilities`."""
-    every = list(parts)
+    """Return what a file with these parts can do; arguments are those of `read_capabilities`.
+
+    Raises:
+        InputError: The file has more than `MAX_PARTS` parts, or names code in more than `code.MAX_FILES` files.
+    """
+    every = list(islice(parts, MAX_PARTS + 1))
+    if len(every) > MAX_PARTS:
+        raise InputError(
+            f"{file}: can do more than {MAX_PARTS:,} things outside of its folder; divide it into several files"
+        )
     found = [part for part in every if isinstance(part, Capability)]
     named = [part for part in every if not isinstance(part, Capability)]
     code, modules = code_in(file, folder, named)
@@ -170,9 +182,10 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
                 given = value
                 if key in ("key", "subtask"):
                     given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else None
-                is_path = isinstance(given, str) and "\n" not in given.strip()  # otherwise the text of a workflow
+                elif key == "gold" and isinstance(value, str):  # a path, or the text of a workflow
+                    given = None if "\n" in value.strip() else value.strip()
                 kind = "writes" if key == "folder" else "reads"
                 relative_to = base or (None if key in found.paths else Path.cwd())
-                yield from place.outside(kind, str(given).strip(), f"{key} of {name}", relative_to) if is_path else ()
+                yield from place.outside(kind, str(given), f"{key} of {name}", relative_to) if given is not None else ()
             elif key not in CLASS_KEYS and any(key in parameters_of(base) for base in found.__mro__):
                 yield Capability("sets", f"{key} of {name}")  # other keys are faults

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules
-from operad.configs.models import at_the_same_endpoint, model_of
+from operad.configs.models import model_of, with_defaults
 from operad.configs.schema import (
     ERRORS,
     BudgetSpec,
@@ -103,7 +103,7 @@ class Policies:
         if spec.operator is not None:
             return self._make_operator(spec.operator, (*path, "operator"), base, model)
         if spec.model is not None:
-            return model_of(at_the_same_endpoint(spec.model, model), (*path, "model"), self._faults)
+            return model_of(with_defaults(spec.model, model), (*path, "model"), self._faults)
         if base is not Operator:
             message = (
                 "a message cannot replace a verdict: let an evaluator fall back to another one, or to another model"

@@ -58,7 +58,7 @@ from operad.operators.mcp import StdioServer
 from operad.operators.web.search import SerpApi
 from operad.operators.web.searches import DuckDuckGo, Tavily
 from operad.runtime.barrier import missing
-from operad.runtime.models.model import EMBEDDED, is_embedded
+from operad.runtime.models.resolve import EMBEDDED
 from operad.runtime.values.errors import OperadError
 
 _SEARCH_KEYS = {"serpapi": "SERPAPI_API_KEY", "tavily": "TAVILY_API_KEY"}
@@ -120,7 +120,8 @@ def _parts(spec: object, place: Place) -> Iterator[Part]:
 def _config(spec: ConfigSpec, place: Place) -> Iterator[Part]:
     models = [expert.model or spec.model for expert in spec.experts]
     of_file = replace(place, names=[expert.profile.name for expert in spec.experts])
-    in_operators = replace(of_file, outer=list({str(each): each for each in [spec.model, *models]}.values()))
+    endpoints = {each and (each.base_url, each.api_key_env): each for each in [spec.model, *models]}
+    in_operators = replace(of_file, outer=list(endpoints.values()))
     for expert, model in zip(spec.experts, models, strict=True):
         yield from _parts(expert.model, of_file)
         yield from _parts(expert.model_copy(update={"model": None}), replace(of_file, outer=[model]))
@@ -132,10 +133,9 @@ def _config(spec: ConfigSpec, place: Place) -> Iterator[Part]:
 def _model(spec: ModelSpec, place: Place) -> Iterator[Part]:
     for outer in place.outer:
         whole = with_defaults(spec, outer)
-        if not (whole.name and is_embedded(whole.name)):
-            yield from place.sends("your prompts", whole.name, whole.base_url, whole.api_key_env)
-        elif whole.name != EMBEDDED:
-            yield from place.weights(whole.name)
+        # Also beside the name of an embedded model, which a command may replace by that of a model at this endpoint.
+        yield from place.sends("your prompts", whole.name, whole.base_url, whole.api_key_env)
+    yield from place.weights(spec.name or "")
 
 
 def _maker(spec: MakerSpec, place: Place) -> Iterator[Part]:
@@ -223,10 +223,13 @@ def _durable(spec: DurableSpec, place: Place) -> Iterator[Part]:
 def _mcp(spec: McpToolSpec, place: Place) -> Iterator[Part]:
     server = spec.mcp_transport_config
     yield from map(sending_secret, server.secret_uses)
+    if spec.sampling:
+        yield Capability("samples", shown_host(server.url) if not isinstance(server, StdioServer) else spec.name)
     if isinstance(server, StdioServer):
         yield server
         return
     headers = f", with the headers {', '.join(sorted(server.headers))}" if server.headers else ""
+    headers += ", with your login" if server.oauth else ""
     covered = sha256(server.model_dump_json().encode("utf-8", "replace")).hexdigest()
     yield Capability("mcp", headers, shown_host(server.url), covered)
 
@@ -241,12 +244,18 @@ def _local(spec: LocalToolSpec, place: Place) -> Iterator[Part]:
 
 
 def _function(spec: FunctionSpec, place: Place) -> Iterator[Part]:
+    yield _named(spec.function)
+
+
+def _named(function: str) -> Named:
     # Unlike its classes, operad's functions do all that the program does, such as running a file with trust=True.
-    module, _, name = spec.function.rpartition(".")
-    yield Named(module, name)
+    module, _, name = function.rpartition(".")
+    return Named(module, name)
 
 
 def _operator(spec: OperatorSpec, place: Place) -> Iterator[Part]:
+    if spec.written_by:
+        yield _named(spec.written_by)
     if spec.class_:
         yield from class_parts(spec.class_, spec.params, place)
 

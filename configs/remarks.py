@@ -8,11 +8,12 @@ from typing import Any, cast
 
 from operad.configs.names import places
 from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
+from operad.operators.template import Template
 from operad.runtime.graph.graph import HasGraph
 from operad.runtime.values.document import Document
+from operad.runtime.values.ids import as_name
 
 _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
-_PLACEHOLDER = re.compile(r"(?<![\w}])\{\s*([^\W\d]\w*)\s*\}")  # not the arguments of LaTeX, as in \frac{a}{b}
 
 
 def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
@@ -46,7 +47,7 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
 
 
 def _on_instructions(document: Document, lines: Mapping[str, int]) -> Iterator[str]:
-    """Yield the remarks on instructions with references or names in braces, which are not filled in."""
+    """Yield the remarks on instructions with references, and with names of operators in doubled braces."""
     told: set[str] = set()
     for _, _, value in places(document.data):
         definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
@@ -57,17 +58,14 @@ def _on_instructions(document: Document, lines: Mapping[str, int]) -> Iterator[s
         if _REFERENCE.search(instruction):
             yield (
                 f"line {lines[name]}: operator {name!r}: instructions take no {{{{#…#}}}}; "
-                "the operator sees the messages of those before it"
+                "write {name} for the answer of an operator before it"
             )
-        if found := _PLACEHOLDER.findall(instruction):
-            yield (
-                f"line {lines[name]}: operator {name!r}: {_in_braces(found)} in an instruction is not filled in; "
-                "the model sees the inputs of the job by their names"
-            )
+        if remark := _on_doubled(instruction, [as_name(each) for each in lines]):
+            yield f"line {lines[name]}: operator {name!r}: {remark}"
 
 
-def unfilled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
-    """Yield the remarks on instructions with the name of an input in braces, which is not filled in.
+def doubled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
+    """Yield the remarks on instructions with the name of an input in doubled braces, which are text.
 
     Args:
         workflow: The workflow.
@@ -77,17 +75,19 @@ def unfilled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
     while pending:
         graph = pending.pop(0).graph()
         for operator in (*graph.operators.values(), *graph.evaluators):
-            if found := [name for name in _PLACEHOLDER.findall(operator.instruction) if name in inputs]:
-                yield (
-                    f"operator {operator.get_id()!r}: {_in_braces(found)} in its instruction is not filled in; "
-                    "the model sees the inputs of the job by their names"
-                )
+            if operator.names_operators and (remark := _on_doubled(operator.instruction, inputs)):
+                yield f"operator {operator.get_id()!r}: {remark}"
             pending += [inner for inner in operator.runs_workflows or () if id(inner) not in seen]
             seen.update(map(id, operator.runs_workflows or ()))
 
 
-def _in_braces(names: Collection[str]) -> str:
-    return ", ".join(f"{{{name}}}" for name in dict.fromkeys(names))
+def _on_doubled(instruction: str, names: Collection[str]) -> str:
+    """Return a remark if an instruction has known names in doubled braces; empty otherwise."""
+    found = [name for name in Template(instruction).escaped if name in names]
+    if not found:
+        return ""
+    written = ", ".join(f"{{{{{name}}}}}" for name in found)
+    return f"{written} in its instruction is text in braces; for the value, write {{{found[0]}}}"
 
 
 def _workflows(spec: ConfigSpec) -> Iterator[WorkflowLikeSpec]:

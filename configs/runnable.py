@@ -18,7 +18,7 @@ from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent
-from operad.runtime.models.endpoint import without_login
+from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.value import Value
 

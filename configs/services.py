@@ -10,7 +10,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted
+from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.endpoints import endpoint_of, report_key, said
 from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
@@ -83,7 +83,7 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     if out:
         spec = spec.model_copy(update={"folder": str(out.absolute())})
     trusted = is_trusted(trust, capabilities)
-    modules = LoadedModules(capabilities) if trusted else StandIns(capabilities)
+    modules = LoadedModules(capabilities, pins_of(trust, capabilities)) if trusted else StandIns(capabilities)
     outside = make_outside(spec, folder, faults, ())
     services = make_services(spec, outside, folder, faults, (), modules)
     if faults:

@@ -141,11 +141,12 @@ def find_module(name: str, folder: Path) -> Module | str:
 def beside(name: str, folder: Path) -> Module | None:
     """Return the module with a name in a folder; None if there is none.
 
-    As in Python, a folder without ``__init__.py`` is a package only if no installed module has its name.
+    As in Python, a folder without ``__init__.py`` is a package only if no installed module has its name. Links that lead
+    out of the folder are not followed, as nothing there is looked at before trust.
     """
-    stem_path = folder.joinpath(*name.split("."))
-    for path in (stem_path / "__init__.py", stem_path.with_name(f"{stem_path.name}.py")):
-        if path.is_file() and (path.stat().st_size <= MAX_SOURCE):
+    stem_path, *paths = _places(name, folder)
+    for path in paths:
+        if _is_inside(path, folder) and path.is_file() and (path.stat().st_size <= MAX_SOURCE):
             top = folder / name.partition(".")[0]
             if stem_path != top and not (top / "__init__.py").is_file() and _has_loader(top.name):
                 return None
@@ -153,9 +154,23 @@ def beside(name: str, folder: Path) -> Module | None:
                 return Module(name, path, path.read_bytes(), is_beside=True)
             except OSError:
                 return None
-    if stem_path.is_dir() and not _has_loader(name.partition(".")[0]):
+    if _is_inside(stem_path, folder) and stem_path.is_dir() and not _has_loader(name.partition(".")[0]):
         return Module(name, stem_path, None, is_beside=True)
     return None
+
+
+def _places(name: str, folder: Path) -> tuple[Path, Path, Path]:
+    """Return where a module can be: the folder of a package, its ``__init__.py``, and the file of a module."""
+    path = folder.joinpath(*name.split("."))
+    return path, path / "__init__.py", path.with_name(f"{path.name}.py")
+
+
+def _is_inside(path: Path, folder: Path) -> bool:
+    """Return True if a path is in a folder, also by its links."""
+    try:
+        return path.resolve().is_relative_to(folder.resolve())
+    except (OSError, RuntimeError):  # a circle of links
+        return False
 
 
 def _has_loader(top: str) -> bool:
@@ -196,6 +211,8 @@ def _no_module(name: str, folder: Path) -> str:
         near = [path.stem for path in folder.iterdir() if path.suffix == ".py" and path.stem.isidentifier()]
     except OSError:
         near = []
+    if not all(_is_inside(path, folder) for path in _places(name, folder)):
+        return f"module {name!r} is neither beside this file nor installed; it is a link that leads out of this folder: copy it"
     hint = did_you_mean(name, near) or "; install it, or write it beside this file"
     return f"module {name!r} is neither beside this file nor installed{hint}"
 

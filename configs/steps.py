@@ -15,6 +15,7 @@ from operad.configs.faults import Faults
 from operad.configs.imports import Modules, node_type
 from operad.configs.schema import NEEDS_NODES, FunctionSpec, MapSpec, ModelSpec, OperatorSpec, TypedSpec, WorkflowSpec
 from operad.operators import NodeOperator, Operator
+from operad.operators.instruction import InstructionFunction
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
@@ -152,7 +153,9 @@ def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
     """Return the path of the value that an issue is about, if it is about one operator."""
     if step is None:
         return None
-    keys = {"never-runs": ("join",), "not-a-list": ("map", "over"), "parameter": ("function",)}
+    written_by = isinstance(step.spec, OperatorSpec) and step.spec.written_by is not None
+    function_key = ("written_by",) if written_by else ("function",)
+    keys = {"never-runs": ("join",), "not-a-list": ("map", "over"), "parameter": function_key}
     if issue.code == "unknown-output" and isinstance(step.operator, Map) and "/" not in issue.where:
         return (*step.path, "map", "over")
     return (*step.path, *keys.get(issue.code, key_of_instruction(issue)))
@@ -160,7 +163,20 @@ def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
 
 def key_of_instruction(issue: Issue) -> tuple[str, ...]:
     """Return the key of an operator that an issue of a name in an instruction is about; empty for other issues."""
-    return ("instruction",) if issue.code in ("unknown-name", "unknown-output", "instruction") else ()
+    return ("instruction",) if issue.code in ("unknown-name", "unknown-output") else ()
+
+
+def instruction_in(
+    spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults
+) -> str | InstructionFunction | None:
+    """Return the instruction of an operator, or the function that returns it; None after reporting a fault."""
+    if spec.written_by is None:
+        return spec.instruction
+    found = modules.function(FunctionSpec(name=spec.name, function=spec.written_by))
+    if isinstance(found, str):
+        faults.report((*path, "written_by"), "function", found)
+        return None
+    return found.function
 
 
 def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:

@@ -101,7 +101,16 @@ class Toolbox:
         if isinstance(spec, McpToolSpec):
             server = spec.mcp_transport_config
             resolved = server.seen_from(self._folder) if isinstance(server, StdioServer) else server
-            return McpTools(name=spec.name, description=spec.desc, server=resolved, approve=spec.approve)
+            source = McpTools(
+                name=spec.name,
+                description=spec.desc,
+                server=resolved,
+                approve=spec.approve,
+                sampling=spec.sampling,
+                resources=spec.resources,
+                prompts=spec.prompts,
+            )
+            return source.pinned_by(self._modules.pins)
         if isinstance(spec, ReadyToolSpec):
             return _ready_tool(spec, self._services)
         tool = self._modules.tool(spec)

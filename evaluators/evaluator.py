@@ -75,7 +75,7 @@ class Evaluator(Operator):
         super().__init__(instruction, knowledge_base=knowledge_base, **parts)
 
     def _instruction(self) -> Instruction:
-        return instruction_of(self.config.instruction, self._function, self.get_id(), of_evaluator=True)
+        return instruction_of(self.config.instruction, self.config.written_by, self.get_id(), of_evaluator=True)
 
     def _messages_to_name(self, call: OperatorCall) -> Sequence[WorkflowMessage]:
         """Return the messages of the last operators, and those of all operators."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any, ClassVar, cast
 
 from pydantic import (
     AfterValidator,
@@ -15,6 +15,8 @@ from pydantic import (
     model_validator,
 )
 
+from operad.operators.instruction import InstructionFunction, default_id, description_of
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.tool import as_tools
 from operad.runtime.tools.toolkit import Action, Tools
@@ -40,7 +42,8 @@ class OperatorConfig(Value):
         facts = Operator(config)
 
     Attributes:
-        instruction: Role, aim and style of the operator, for the reasoner. Not empty.
+        instruction: Role, aim and style of the operator, for the reasoner, as a `Template`. Not empty. If a function is
+            given, it becomes `written_by`, and the first line of its docstring the instruction.
         actions: Actions of the operator.
         examples: Inputs with correct answers, for the reasoner.
         output_schema: Form of the answer: a JSON Schema, an example in YAML or JSON, or a description; or a type, which
@@ -51,6 +54,9 @@ class OperatorConfig(Value):
         id: Id of the operator in a workflow; by default the first words of the instruction.
         tools: Tools and functions that the operator may call, besides those of its actions.
         memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
+        settings: Settings of the model's calls, in place of the model's own.
+        max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
+        written_by: Function that returns the instruction for each call; see `InstructionFunction`.
     """
 
     instruction: str = Field(kw_only=False)
@@ -63,22 +69,40 @@ class OperatorConfig(Value):
     id: str = Field(default="", min_length=1)
     tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
     memory: bool = True
+    settings: ModelSettings = NO_SETTINGS
+    max_turns: int | None = Field(default=None, ge=1)
+    written_by: InstructionFunction | None = None
 
     _positional: ClassVar[str] = "instruction"
 
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
-        later = {"tools": (), "memory": True}  # defaults of newer fields, left out: older fingerprints remain valid
+        later = {
+            "tools": (),
+            "memory": True,
+            "settings": NO_SETTINGS,
+            "max_turns": None,
+            "written_by": None,
+        }  # defaults of newer fields, left out: older fingerprints remain valid
         return {
             name: value
             for name, value in super().fingerprint().items()
             if getattr(self, name, None) != later.get(name, ...)
         }
 
+    @model_validator(mode="before")
+    @classmethod
+    def _of_function(cls, fields: Any) -> Any:
+        given = cast("dict[str, Any]", fields) if isinstance(fields, dict) else {}
+        function: Any = given.get("instruction")
+        if not callable(function) or isinstance(function, type):
+            return cast("Any", fields)
+        return {**given, "instruction": description_of(cast("InstructionFunction", function)), "written_by": function}
+
     @model_validator(mode="after")
     def _set_default_id(self) -> OperatorConfig:
         if "id" not in self.model_fields_set:
-            vars(self)["id"] = slug(self.instruction)
+            vars(self)["id"] = slug(self.instruction) if self.written_by is None else default_id(self.written_by)
         return self
 
     @field_validator("id")

@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from operad.operators.config import OperatorConfig
-from operad.operators.instruction import Instruction, InstructionFunction, instruction_of
+from operad.operators.instruction import Instruction, instruction_of
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import Issue
@@ -23,11 +23,10 @@ class Instructed(BaseOperator[T]):
     """Operator with a configuration and an instruction.
 
     Attributes:
-        config: The configuration; its instruction is a template, or describes the function that returns the text.
+        config: The configuration.
     """
 
     config: OperatorConfig
-    _function: InstructionFunction | None
     _fills: ClassVar[bool] = True  # False for subclasses with an own `run`, which may use the instruction otherwise
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -62,7 +61,7 @@ class Instructed(BaseOperator[T]):
     @property
     def names_operators(self) -> bool:
         """True if the instruction is a function, or has names in braces."""
-        return self._fills and (self._function is not None or "{" in self.config.instruction)
+        return self._fills and (self.config.written_by is not None or "{" in self.config.instruction)
 
     def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
         """Return the issues of `check`, and those of names in the instruction."""
@@ -79,7 +78,7 @@ class Instructed(BaseOperator[T]):
 
     def _instruction(self) -> Instruction:
         """Return the instruction, which can be checked, and written for a call."""
-        return instruction_of(self.config.instruction, self._function, self.get_id())
+        return instruction_of(self.config.instruction, self.config.written_by, self.get_id())
 
     def _messages_to_name(self, call: OperatorCall) -> Sequence[WorkflowMessage]:
         """Return the messages that the instruction may name."""

@@ -121,31 +121,30 @@ class TemplateInstruction:
             before: The predecessors, by id; None for those whose answers are unknown.
             others: Ids of the operators that may be added as predecessors.
         """
-        return [
-            Issue(code, f"its instruction has {field.written}: {text}{_remedy(field)}", self.operator_id)
-            for field in self.template.fields
-            if not _is_of_job(field)
-            for code, text in [self._fault(field, before, others)]
-            if text
-        ]
+        issues: list[Issue] = []
+        ids = ids_by_name(list(before))
+        for field in self.template.fields:
+            if field.name in ids:
+                operator = before[ids[field.name]]
+                if operator is not None and (text := _fault_in_answer(field, operator)):
+                    issues.append(Issue("unknown-output", self._told(field, text), self.operator_id))
+            elif not _is_of_job(field) and (text := self._fault_in_name(field, list(before), others)):
+                issues.append(Issue("unknown-name", self._told(field, text), self.operator_id))
+        return issues
 
-    def _fault(
-        self, field: Field, before: Mapping[str, BaseOperator | None], others: Collection[str]
-    ) -> tuple[str, str]:
-        """Return the code and text of a field's fault; an empty text for none."""
-        ids, known = ids_by_name(list(before)), list(before)
-        if field.name in ids:
-            operator = before[ids[field.name]]
-            return ("", "") if operator is None else _fault_in_answer(field, operator)
-        if (other := ids_by_name([each for each in others if each not in before]).get(field.name)) is not None:
+    def _told(self, field: Field, text: str) -> str:
+        return f"its instruction has {field.written}: {text}. For braces in the text, write {{{field.written}}}"
+
+    def _fault_in_name(self, field: Field, before: Sequence[str], others: Collection[str]) -> str:
+        """Return the fault of a field that does not name a predecessor, as text; empty if it may be an input."""
+        other, ids = ids_by_name([each for each in others if each not in before]).get(field.name), ids_by_name(before)
+        if other is not None:
             return (
-                "unknown-name",
-                f"operator {other!r} has no edge to {self.operator_id!r}; add the edge, or name the input differently",
+                f"operator {other!r} has no edge to {self.operator_id!r}; add the edge, or name the input differently"
             )
         named = {ids[name] for name in self.names if name in ids}
-        if near := _nearest(field.name, [name for name, each in ids.items() if each not in named]):
-            return "unknown-name", f"no operator before it is {field.name!r} (did you mean {near!r}?); {_listed(known)}"
-        return "", ""
+        near = _nearest(field.name, [name for name, each in ids.items() if each not in named])
+        return f"no operator before it is {field.name!r} (did you mean {near!r}?); {_listed(before)}" if near else ""
 
     def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
         """Return the issues of fields that nearly name an operator before a nested workflow or map, or the item."""
@@ -169,8 +168,7 @@ class TemplateInstruction:
             elif field.name in inputs and field.path:
                 text = _part(inputs[field.name], field.path, f"input {field.name!r}")[1]
             if text:
-                message = f"its instruction has {field.written}: {text}{_remedy(field)}"
-                issues.append(Issue("unknown-name", message, self.operator_id))
+                issues.append(Issue("unknown-name", self._told(field, text), self.operator_id))
         return issues
 
     def _unknown(self, field: Field, inputs: Mapping[str, JsonValue], before: Collection[str]) -> str:
@@ -218,8 +216,7 @@ class TemplateInstruction:
             before = dict.fromkeys(each for kind, each in values.keys.values() if kind == "operator")
             value, fault = None, self._unknown(field, values.inputs, list(before))
         if fault:
-            place = f"operator {self.operator_id!r}: its instruction has {field.written}"
-            raise InputError(f"{place}: {fault}{_remedy(field)}")
+            raise InputError(f"operator {self.operator_id!r}: {self._told(field, fault)}")
         return _text(value)
 
 
@@ -283,7 +280,7 @@ def _of_message(field: Field, message: WorkflowMessage | None, operator_id: str)
     whole = message.outputs if path[0] in message.outputs and not holds_fields else cast("object", message.value)
     value, fault = _part(whole, path, f"the answer of {message.operator_id!r}")
     if fault and message.over is not None:
-        raise InputError(f"operator {operator_id!r}: its instruction has {field.written}: {fault}{_remedy(field)}")
+        raise InputError(f"operator {operator_id!r}: its instruction has {field.written}: {fault}")
     if fault:
         raise FaultError(
             f"operator {operator_id!r}: its instruction has {field.written}: {fault}",
@@ -308,13 +305,13 @@ def _part(value: Any, path: Sequence[str], of: str) -> tuple[Any, str]:
     return value, ""
 
 
-def _fault_in_answer(field: Field, operator: BaseOperator) -> tuple[str, str]:
-    """Return the code and text of the fault of a path into the declared answer of an operator; empty for none."""
+def _fault_in_answer(field: Field, operator: BaseOperator) -> str:
+    """Return the fault of a path into the declared answer of an operator, as text; empty for none."""
     if field.path and operator.answer_type is str and not declared(operator):
-        return "unknown-output", f"the answer of {operator.get_id()!r} is text, which has no {field.path[0]!r}"
+        return f"the answer of {operator.get_id()!r} is text, which has no {field.path[0]!r}"
     if any(name.isdecimal() for name in field.path) or operator.gives_items:
-        return "", ""
-    return fault_in_path(declared(operator), operator.get_id(), field.path) or ("", "")
+        return ""
+    return (fault_in_path(declared(operator), operator.get_id(), field.path) or ("", ""))[1]
 
 
 def _is_of_job(field: Field) -> bool:
@@ -327,11 +324,6 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return near if near and SequenceMatcher(None, name, near).ratio() >= _NEAR else ""
 
 
-def _remedy(field: Field) -> str:
-    inner = field.written[1:-1]
-    return f". For braces in the text, write {{{{{inner}}}}}"
-
-
 def _listed(before: Sequence[str]) -> str:
     return f"before it: {shorten(before) or 'no operator'}"
 
@@ -340,8 +332,8 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else as_json(value)
 
 
-def described(function: InstructionFunction, class_name: str) -> tuple[str, str]:
-    """Return a text that stands for a function as an instruction, and the default id of its operator.
+def description_of(function: InstructionFunction) -> str:
+    """Return a text that stands for a function as an instruction: the first line of its docstring, or its name.
 
     Raises:
         InputError: It is not a function, is a generator, or has parameters that cannot be bound by name.
@@ -349,8 +341,13 @@ def described(function: InstructionFunction, class_name: str) -> tuple[str, str]
     made = FunctionOperator[Any](function)
     plain: Any = inspect.unwrap(without_partial(function))
     if inspect.isgeneratorfunction(plain) or inspect.isasyncgenfunction(plain):
-        raise InputError(f"{class_name}(…): the instruction {made.get_id()!r} is a generator; return the text instead")
-    return made.instruction or f"(Text of the function {name_of(function)}.)", made.get_id()
+        raise InputError(f"instruction: the function {made.get_id()!r} is a generator; return the text instead")
+    return made.instruction or f"(Text of the function {name_of(plain)}.)"
+
+
+def default_id(function: InstructionFunction) -> str:
+    """Return the default id of an operator whose instruction is a function: the function's name."""
+    return FunctionOperator[Any](function).get_id()
 
 
 Instruction = TemplateInstruction | FunctionInstruction

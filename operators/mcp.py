@@ -11,22 +11,31 @@ import math
 import re
 import traceback
 from collections import deque
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, JsonValue, PrivateAttr
 
+from operad.operators.mcp_content import Content, prompt_content, resource_content, result_content
+from operad.operators.mcp_pins import ToolPins, checked_tools, pin_of
+from operad.operators.mcp_requests import ServerRequests
 from operad.operators.mcp_servers import McpServer, SseServer, StdioServer, StreamableHttpServer
+from operad.runtime.events import current_scope
+from operad.runtime.policies.deadline import Deadline, within
+from operad.runtime.policies.policy import Timeout
 from operad.runtime.reasoning.prompt import cut
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
+from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import MissingExtraError, ToolError, describe
 from operad.runtime.values.secret import SecretUse, hide
 
 if TYPE_CHECKING:
-    from collections.abc import AsyncGenerator, Callable
+    from collections.abc import AsyncGenerator, Awaitable, Callable
 
     from mcp import Client
-    from mcp_types import CallToolResult, ContentBlock
+    from mcp_types import CallToolResult, Prompt
     from mcp_types import Tool as ListedTool
 
 __all__ = ["McpServer", "McpTools", "SseServer", "StdioServer", "StreamableHttpServer"]
@@ -35,13 +44,18 @@ _STDERR_LINES = 10
 """Number of the last lines of a server's stderr that an error shows."""
 
 MOST_TOOLS = 1_000
-"""Maximum number of tools of a server."""
+"""Maximum number of tools of a server, and of its resources and prompts."""
 
 MOST_SCHEMA = 64 * 2**10
 """Maximum length of the schema of a tool's arguments, in characters; it is sent to the model with each request."""
 
 MOST_DESCRIPTION = 8_000
 """Maximum length of a tool's description for a model, in characters."""
+
+_NO_HANDSHAKE = (-32601, -32600, -32022)
+"""Codes of errors of servers that know only the protocol of 2026 or later, whose connections begin otherwise."""
+
+_INPUTS: dict[str, Any] = {"type": "object", "additionalProperties": {"type": "string"}}
 
 
 class McpTools(ToolSource):
@@ -51,6 +65,10 @@ class McpTools(ToolSource):
         server: The server.
         prefix: Prefix of the tools' names, for servers with equal tool names.
         approve: True if a person is asked before each call of its tools, and shown the arguments.
+        sampling: True if the server may send prompts to the model that calls its tools, within the budget of the run.
+        resources: True if a model may list and read the server's resources, by the tools ``list_resources`` and
+            ``read_resource``.
+        prompts: True if a model may read the server's prompts, by the tool ``get_prompt``.
     """
 
     model_config = ConfigDict(hide_input_in_errors=True)  # the server may hold tokens
@@ -58,92 +76,273 @@ class McpTools(ToolSource):
     server: McpServer
     prefix: str = ""
     approve: bool = False
+    sampling: bool = False
+    resources: bool = False
+    prompts: bool = False
 
-    _indifferent = ToolSource._indifferent | {"approve"}
+    _indifferent = ToolSource._indifferent | {"approve", "sampling"}
+    _pins: ToolPins | None = PrivateAttr(default=None)
+
+    def pinned_by(self, pins: ToolPins | None) -> McpTools:
+        """Return the source with pins: a person is asked about tools that change after they were approved."""
+        source = self.model_copy()
+        source._pins = pins
+        return source
+
+    def fingerprint(self) -> dict[str, JsonValue]:
+        """Return values that are equal for sources that behave alike; without what is off, as in earlier versions."""
+        values = super().fingerprint()
+        return {name: value for name, value in values.items() if name not in ("resources", "prompts") or value}
 
     @property
     def secret_uses(self) -> list[SecretUse]:
         """Secrets that the server gets."""
         return self.server.secret_uses
 
+    async def read_resource(self, uri: str) -> Content:
+        """Return a resource of the server: a text, or a list of texts and blobs.
+
+        Args:
+            uri: Address of the resource, such as ``file:///logo.png``.
+
+        Raises:
+            ToolError: The server cannot be used, or has no such resource.
+        """
+        async with self._connected() as connection:
+            return await connection.read_resource(uri)
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Content:
+        """Return a prompt of the server, with arguments filled in: a text, or a list of texts and blobs.
+
+        Args:
+            name: Name of the prompt.
+            arguments: Arguments of the prompt by name.
+
+        Raises:
+            ToolError: The server cannot be used, or has no such prompt.
+        """
+        async with self._connected() as connection:
+            return await connection.get_prompt(name, arguments or {})
+
     @asynccontextmanager
     async def open(self) -> AsyncGenerator[ToolGroup, None]:
         """Connect to the server and yield its tools, which can be called until the context exits.
 
-        A call returns the text of the result. The context must be entered and left in the same task.
+        A call returns the text of the result; or a list of texts and blobs, if there are images or documents. The
+        context must be entered and left in the same task.
 
         Raises:
             MissingExtraError: The `mcp` package is not installed.
             ToolError: The server does not start, does not answer in time, or breaks off.
             InputError: A secret of the server has no value.
         """
+        async with self._connected(lists=True) as connection:
+            tools = connection.tools
+            if self._pins is not None:
+                tools = checked_tools(tools, self.name, self._pins)
+            yield ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
+
+    @asynccontextmanager
+    async def _connected(self, *, lists: bool = False) -> AsyncGenerator[_Connection, None]:
+        """Connect to the server, and list its tools if `lists`."""
         anyio, client_of = _import_mcp()
         live = self.model_copy(update={"server": self.server.with_values()})
         stderr: deque[str] = deque(maxlen=_STDERR_LINES)
-        group: ToolGroup | None = None
+        requests = ServerRequests(self.name, live.without_secrets)
+        connection: _Connection | None = None
         try:
             with anyio.CancelScope(deadline=anyio.current_time() + self.server.timeout) as connecting:
                 async with AsyncExitStack() as stack:
-                    transport = await live.server.transport(stack, stderr)
-                    client = await stack.enter_async_context(client_of(transport))
+                    callbacks: dict[str, Any] = {"elicitation_callback": requests.elicit}
+                    if self.sampling:
+                        callbacks["sampling_callback"] = requests.sample
+                    client = await _entered(partial(client_of, **callbacks), live.server, stack, stderr)
                     # Validation by the server's own schemas could take forever.
                     cast("Any", client.session).validate_tool_result = _accept
-                    tools = [live._tool(client, listed) for listed in await _list_tools(client)]
-                    group = ToolGroup(name=self.name, description=self.description, tools=tuple(tools), id=self.id)
+                    made = _Connection(live, client, requests)
+                    if lists:
+                        await made.list_tools()
+                    connection = made
                     connecting.deadline = math.inf
-                    yield group
+                    yield connection
         except Exception as error:  # noqa: BLE001 - errors that repeat a secret must be hidden
             inner = _innermost(error)
-            if group is not None:
+            if connection is not None:
                 raise inner from inner.__cause__
-            raise live._error(f"cannot be used: {describe(inner)}", stderr) from live._as_cause(error)
+            raise live.error(f"cannot be used: {describe(inner)}", stderr) from live.as_cause(error)
         if connecting.cancelled_caught:
-            raise live._error(f"did not answer within {self.server.timeout:g} s", stderr)
+            raise live.error(f"did not answer within {self.server.timeout:g} s", stderr)
 
-    def _tool(self, client: Client, listed: ListedTool) -> Tool:
+    def error(self, problem: str, stderr: deque[str] | None = None) -> ToolError:
+        """Return an error about the server, with the last lines of its stderr and without secrets."""
+        last_lines = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
+        return ToolError(self.without_secrets(f"MCP server {self.name!r} ({self.server.where}) {problem}{last_lines}"))
+
+    def without_secrets(self, text: str) -> str:
+        """Return a text with the server's secrets hidden."""
+        return hide(text, self.server.secrets)
+
+    def as_cause(self, error: Exception) -> Exception | None:
+        """Return the error, to be chained as the cause; None if its traceback contains a secret."""
+        text = "".join(traceback.format_exception(error))
+        return error if self.without_secrets(text) == text else None
+
+
+class _Connection:
+    """Connection to a server, and the tools that it lists.
+
+    Args:
+        source: The source, whose server has the values of its secrets.
+        client: The connected client.
+        requests: Requests of the server.
+    """
+
+    def __init__(self, source: McpTools, client: Client, requests: ServerRequests) -> None:
+        self._source = source
+        self._client = client
+        self._requests = requests
+        self.tools: list[Tool] = []
+
+    async def list_tools(self) -> None:
+        """List the tools of the server; those that read resources and prompts are added if they are wanted.
+
+        Raises:
+            ToolError: There are more than `MOST_TOOLS`, or one cannot be used.
+        """
+        tools = [self._listed_tool(each) for each in await self._all(self._client.list_tools, "tools")]
+        more: list[Tool] = []
+        if self._source.resources and self._client.server_capabilities.resources:
+            more += self._resource_tools()
+        if self._source.prompts and self._client.server_capabilities.prompts:
+            more.append(self._prompt_tool(await self._all(self._client.list_prompts, "prompts")))
+        taken = {tool.name for tool in tools}
+        self.tools = [*tools, *(tool for tool in more if tool.name not in taken)]
+
+    async def read_resource(self, uri: str) -> Content:
+        """Read a resource."""
+        reading = self._client.read_resource(uri)
+        return self._shown(resource_content(await self._within(f"the resource {uri!r}", reading)))
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str]) -> Content:
+        """Get a prompt."""
+        getting = self._client.get_prompt(name, dict(arguments))
+        return self._shown(prompt_content(await self._within(f"the prompt {name!r}", getting)))
+
+    async def _call(self, name: str, arguments: Mapping[str, Any]) -> Content:
+        """Call a tool of the server."""
+        with self._requests.call(name, arguments):
+            calling = self._client.call_tool(name, dict(arguments))
+            result = await self._within(f"the call of tool {name!r}", calling)
+        content = self._shown(result_content(result))
+        if result.is_error:
+            text = content if isinstance(content, str) else "\n".join(map(str, content))
+            raise ToolError(text or f"tool {name!r} failed and does not say why")
+        return content
+
+    async def _within(self, what: str, work: Any) -> Any:
+        """Await an answer of the server within its time limit, which is paused while a person is asked."""
+        scope, limit = current_scope(), self._source.server.call_timeout
+        try:
+            result = await within(Timeout(run=limit), work, scope.deadlines if scope else [])
+        except Exception as error:  # noqa: BLE001 - errors that repeat a secret must be hidden
+            inner = _innermost(error)
+            raise self._source.error(f"broke off {what}: {describe(inner)}") from self._source.as_cause(inner)
+        if isinstance(result, Deadline):
+            raise self._source.error(f"broke off {what}: it timed out after {limit:g} s")
+        return result
+
+    def _shown(self, content: Content) -> Content:
+        """Return content without the server's secrets."""
+        hidden = self._source.without_secrets
+        if isinstance(content, str):
+            return hidden(content)
+        return [part if isinstance(part, Blob) else hidden(part) for part in content]
+
+    async def _all(self, list_page: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
+        """Return all items of a paged list.
+
+        Raises:
+            ToolError: There are more than `MOST_TOOLS`.
+        """
+        page = await list_page()
+        found: list[Any] = list(getattr(page, items))
+        while page.next_cursor and len(found) <= MOST_TOOLS:
+            page = await list_page(cursor=page.next_cursor)
+            found += getattr(page, items)
+        if len(found) > MOST_TOOLS:
+            raise ToolError(f"it lists more than {MOST_TOOLS:,} {items}, which no model can choose from")
+        return found
+
+    def _listed_tool(self, listed: ListedTool) -> Tool:
         """Return the tool for a tool that the server lists.
 
         Raises:
             ToolError: The tool has no name, or its schema is too large.
         """
 
-        async def call(**arguments: Any) -> str:
-            try:
-                result = await client.call_tool(listed.name, arguments, self.server.call_timeout)
-            except Exception as error:  # noqa: BLE001 - as above
-                problem = f"broke off the call of tool {listed.name!r}: {describe(error)}"
-                raise self._error(problem) from self._as_cause(error)
-            text = self._without_secrets(_result_text(result))
-            if result.is_error:
-                raise ToolError(text or f"tool {listed.name!r} failed and does not say why")
-            return text
+        async def call(**arguments: Any) -> Content:
+            return await self._call(listed.name, arguments)
 
-        name = re.sub(r"[^A-Za-z0-9_-]", "_", self.prefix + listed.name)[:64]
+        description = cut(listed.description or listed.title or "", MOST_DESCRIPTION)
+        tool = self._tool(listed.name, description, listed.input_schema, call, f"{self._source.id}/{listed.name}")
+        if (size := len(json.dumps(tool.parameters))) > MOST_SCHEMA:
+            raise ToolError(
+                f"its tool {tool.name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken"
+            )
+        return tool
+
+    def _resource_tools(self) -> list[Tool]:
+        async def list_resources() -> str:
+            """List the resources of the server: their addresses, names and descriptions."""
+            listing = self._all(self._client.list_resources, "resources")
+            resources = await self._within("the list of resources", listing)
+            listing = self._all(self._client.list_resource_templates, "resource_templates")
+            templates = await self._within("the list of resources", listing)
+            wanted = {"uri", "uri_template", "name", "description", "mime_type", "size"}
+            shown = [each.model_dump(include=wanted, exclude_none=True, mode="json") for each in resources + templates]
+            return self._source.without_secrets(json.dumps(shown, ensure_ascii=False))
+
+        async def read_resource(uri: str) -> Content:
+            return await self.read_resource(uri)
+
+        return [
+            self._own_tool("list_resources", "List the resources of {}.", {}, list_resources),
+            self._own_tool("read_resource", "Read a resource of {}.", {"uri": {"type": "string"}}, read_resource),
+        ]
+
+    def _prompt_tool(self, prompts: list[Prompt]) -> Tool:
+        async def get_prompt(name: str, arguments: dict[str, str] | None = None) -> Content:
+            return await self.get_prompt(name, arguments or {})
+
+        lines = [f"- {each.name}({', '.join(_inputs(each))}): {each.description or ''}" for each in prompts]
+        properties = {"name": {"type": "string", "enum": [each.name for each in prompts]}, "arguments": _INPUTS}
+        return self._own_tool("get_prompt", "\n".join(["Get a prompt of {}:", *lines]), properties, get_prompt)
+
+    def _own_tool(self, name: str, description: str, properties: Mapping[str, Any], function: Any) -> Tool:
+        """Return a tool that is not one of the server's tools."""
+        required = [each for each in properties if each != "arguments"]
+        parameters = {"type": "object", "properties": dict(properties), "required": required}
+        shown = cut(description.replace("{}", f"the MCP server {self._source.name!r}", 1), MOST_DESCRIPTION)
+        return self._tool(name, shown, parameters, function, f"{self._source.id}//{name}")
+
+    def _tool(self, name: str, description: str, parameters: dict[str, Any], function: Any, id: str) -> Tool:
+        name = re.sub(r"[^A-Za-z0-9_-]", "_", self._source.prefix + name)[:64]
         if not name:
             raise ToolError("it lists a tool without a name; give the tools of this server a prefix")
-        if (size := len(json.dumps(listed.input_schema))) > MOST_SCHEMA:
-            raise ToolError(f"its tool {name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken")
         return Tool(
             name=name,
-            description=cut(listed.description or listed.title or "", MOST_DESCRIPTION),
-            parameters=listed.input_schema,
-            function=call,
-            id=f"{self.id}/{listed.name}",
-            approve=self.approve,
+            description=description,
+            parameters=parameters,
+            function=function,
+            id=id,
+            approve=self._source.approve,
+            pin=pin_of(name, description, parameters),
         )
 
-    def _error(self, problem: str, stderr: deque[str] | None = None) -> ToolError:
-        """Return an error about the server, with the last lines of its stderr and without secrets."""
-        last_lines = "; its last words:\n  " + "\n  ".join(stderr) if stderr else ""
-        return ToolError(self._without_secrets(f"MCP server {self.name!r} ({self.server.where}) {problem}{last_lines}"))
 
-    def _without_secrets(self, text: str) -> str:
-        return hide(text, self.server.secrets)
-
-    def _as_cause(self, error: Exception) -> Exception | None:
-        """Return the error, to be chained as the cause; None if its traceback contains a secret."""
-        text = "".join(traceback.format_exception(error))
-        return error if self._without_secrets(text) == text else None
+def _inputs(prompt: Prompt) -> list[str]:
+    """Return the arguments of a prompt; optional ones end in a question mark."""
+    return [each.name + ("" if each.required else "?") for each in prompt.arguments or ()]
 
 
 def _import_mcp() -> tuple[Any, Callable[..., Client]]:
@@ -155,43 +354,28 @@ def _import_mcp() -> tuple[Any, Callable[..., Client]]:
     return anyio, Client
 
 
-async def _list_tools(client: Client) -> list[ListedTool]:
-    """Return all tools of a server.
+async def _entered(
+    client_of: Callable[..., Client], server: McpServer, stack: AsyncExitStack, stderr: deque[str]
+) -> Client:
+    """Return a connected client, which `stack` closes.
 
-    Raises:
-        ToolError: There are more than `MOST_TOOLS`.
+    The protocol before 2026 is tried first: under the later one, servers written for the earlier one cannot ask.
     """
-    page = await client.list_tools()
-    tools = list(page.tools)
-    while page.next_cursor and len(tools) <= MOST_TOOLS:
-        page = await client.list_tools(cursor=page.next_cursor)
-        tools += page.tools
-    if len(tools) > MOST_TOOLS:
-        raise ToolError(f"it lists more than {MOST_TOOLS:,} tools, which no model can choose from")
-    return tools
+    async with AsyncExitStack() as attempt:
+        try:
+            transport = await server.transport(attempt, stderr)
+            client = await attempt.enter_async_context(client_of(transport, mode="legacy"))
+        except Exception as error:
+            if getattr(_innermost(error), "code", None) not in _NO_HANDSHAKE:
+                raise
+        else:
+            stack.push_async_exit(attempt.pop_all())
+            return client
+    return await stack.enter_async_context(client_of(await server.transport(stack, stderr), mode="auto"))
 
 
 async def _accept(name: str, result: CallToolResult) -> None:
     """Accept a result without validation."""
-
-
-def _result_text(result: CallToolResult) -> str:
-    """Return a result as text for a model; structured content is used only if there is no other content."""
-    if not result.content and result.structured_content is not None:
-        return json.dumps(result.structured_content, ensure_ascii=False)
-    return "\n".join(map(_block_text, result.content))
-
-
-def _block_text(block: ContentBlock) -> str:
-    """Return a block of a tool's result as text; binary content is replaced by a description."""
-    if block.type == "text":
-        return block.text
-    if block.type == "resource_link":
-        return f"[{block.name}]({block.uri})"
-    if block.type == "resource":
-        text = getattr(block.resource, "text", None)
-        return text if text is not None else f"[{block.resource.mime_type or 'binary'} resource {block.resource.uri}]"
-    return f"[{block.mime_type} {block.type}, {len(block.data) * 3 // 4} bytes]"
 
 
 def _innermost(error: Exception) -> Exception:

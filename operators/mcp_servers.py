@@ -15,11 +15,21 @@ from pathlib import Path
 from threading import Thread
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, AliasChoices, BeforeValidator, ConfigDict, Field, JsonValue, PrivateAttr
+from pydantic import (
+    AfterValidator,
+    AliasChoices,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    model_validator,
+)
 from typing_extensions import Self
 
+from operad.operators.mcp_login import Login, authenticator, check_address, check_request, find_login
 from operad.operators.secrets import FindSecret, find_secret, secret_value
-from operad.runtime.models.endpoint import MIN_KEY, split_login, without_login
+from operad.runtime.models.addresses import MIN_KEY, split_login, without_login
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import (
     HIDDEN,
@@ -40,6 +50,7 @@ if TYPE_CHECKING:
     from collections.abc import Generator, Iterable, Iterator
     from typing import TextIO
 
+    import httpx2
     from mcp.client import Transport
 
 log = logging.getLogger("operad.operators.mcp")
@@ -253,10 +264,51 @@ class _HttpServer(_Server):
     Attributes:
         url: Its address.
         headers: Headers of every request.
+        oauth: True if the server needs a login by OAuth, which ``operad secrets login URL`` makes and keeps.
     """
 
     url: Annotated[str, AfterValidator(_without_references)] = Field(pattern=r"^https?://")
     headers: Annotated[dict[str, str], BeforeValidator(_with_references)] = Field(default_factory=dict, repr=False)
+    oauth: bool = False
+
+    _indifferent: ClassVar[frozenset[str]] = _Server._indifferent | {"oauth"}
+
+    @model_validator(mode="after")
+    def _check_oauth(self) -> Self:
+        if self.oauth:
+            try:
+                check_address(self.url)
+            except InputError as error:
+                raise ValueError(f"oauth: {error}") from error
+        return self
+
+    def with_values(self, find: FindSecret = find_secret) -> Self:
+        """Return the server with the values of its secrets, for a connection.
+
+        Raises:
+            InputError: A secret has no value.
+        """
+        server = super().with_values(find)
+        if self.oauth and (login := find_login(self.url)):
+            server._values += login.secrets
+        return server
+
+    def _client(
+        self, headers: dict[str, str] | None = None, timeout: Any = None, auth: httpx2.Auth | None = None
+    ) -> httpx2.AsyncClient:
+        """Return a client for the server. Calls have time limits of their own, which pause while a person is asked."""
+        from httpx2 import AsyncClient, Timeout
+
+        hooks = [_unlimited]
+        if self.oauth:
+            url, login = split_login(self.url)[0], find_login(self.url)
+            auth = authenticator(url, login, self._note_login)
+            hooks += [check_request(url, login)] if login else []
+        timeout = Timeout(self.timeout, read=self.call_timeout)
+        return AsyncClient(headers=headers, auth=auth, timeout=timeout, event_hooks={"request": hooks})
+
+    def _note_login(self, login: Login) -> None:
+        self._values += login.secrets
 
     @property
     def where(self) -> str:
@@ -310,11 +362,10 @@ class StreamableHttpServer(_HttpServer):
 
     async def transport(self, stack: AsyncExitStack, stderr: deque[str]) -> Transport:
         """Return the transport of messages; its resources are closed by `stack`."""
-        from httpx2 import AsyncClient, Timeout
         from mcp.client.streamable_http import streamable_http_client
 
         url, login = split_login(self.url)
-        client = AsyncClient(headers=login | self.headers, timeout=Timeout(self.timeout, read=self.call_timeout))
+        client = self._client(login | self.headers)
         await stack.enter_async_context(client)
         return streamable_http_client(url, http_client=client)
 
@@ -329,7 +380,14 @@ class SseServer(_HttpServer):
         from mcp.client.sse import sse_client
 
         url, login = split_login(self.url)
-        return sse_client(url, login | self.headers, timeout=self.timeout, sse_read_timeout=self.call_timeout)
+        return sse_client(url, login | self.headers, httpx_client_factory=self._client)
+
+
+async def _unlimited(request: httpx2.Request) -> None:
+    """Remove the limit for reading an answer, except from the request that ends a session, which nothing else limits."""
+    limits = request.extensions.get("timeout")
+    if limits and request.method != "DELETE":
+        request.extensions = {**request.extensions, "timeout": {**limits, "read": None}}
 
 
 McpServer = Annotated[StdioServer | SseServer | StreamableHttpServer, Field(discriminator="transport_type")]

@@ -16,7 +16,14 @@ from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.instructed import Instructed
 from operad.operators.instruction import InstructionFunction
-from operad.operators.operator_arguments import ConfigOptions, TextOptions, check_knowledge_base, config_of, form_of
+from operad.operators.operator_arguments import (
+    ConfigOptions,
+    TextOptions,
+    check_knowledge_base,
+    config_of,
+    form_of,
+    settings_of,
+)
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
@@ -26,6 +33,7 @@ from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, passages_for
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import Policy, Retry, policy_of
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
@@ -65,7 +73,7 @@ class Operator(Instructed[T]):
     Args:
         instruction: What the operator is to do. ``{name}`` is replaced by an input of the job, or the answer of a
             predecessor; ``{{`` is a brace. Or a function that returns the text, with parameters as for `operator`; or an
-            `OperatorConfig`, which replaces the arguments from `id` to `ports` and `memory`.
+            `OperatorConfig`, which replaces the arguments from `id` to `ports` and from `memory` to `max_turns`.
         id: Id of the operator in a workflow; by default the first words of the instruction, or the function's name.
         output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]`` or
             ``Invoice | Refusal``, a JSON Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
@@ -77,6 +85,9 @@ class Operator(Instructed[T]):
         policy: Policy of the operator; a policy that the workflow sets for the operator takes precedence.
         retry: Short for ``policy=Policy(retry=…)``: a `Retry`, or the number of attempts.
         memory: True if the operator receives the earlier turns of a conversation.
+        temperature: Short for ``settings=ModelSettings(temperature=…)``, as is `thinking` for its effort of reasoning.
+        settings: Settings of the model's calls, in place of the model's own.
+        max_turns: Maximum number of the model's turns, of which the last gives the answer; by default 50.
         toolkit: Graph that recommends actions and tools; by default the operator's own actions only.
         knowledge_base: Knowledge base to search for each job.
 
@@ -129,17 +140,22 @@ class Operator(Instructed[T]):
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
         memory: bool = True,
+        temperature: float | None = None,
+        thinking: ThinkingLevel | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+        max_turns: int | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
         arguments: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions}
-        arguments |= {"examples": examples, "ports": ports} | ({} if memory else {"memory": False})
+        arguments |= {"examples": examples, "ports": ports, "max_turns": max_turns}
+        arguments |= settings_of(type(self).__name__, settings, temperature=temperature, thinking=thinking)
+        arguments |= {} if memory else {"memory": False}
         config, self._output = config_of(type(self).__name__, instruction, arguments)
-        self._function = None if isinstance(instruction, OperatorConfig | str) else instruction
         check_knowledge_base(knowledge_base, config.id)
         self.config = config
         self.policy = policy_of(policy, retry, config.id)
-        self._settled = bool(id) or (isinstance(instruction, OperatorConfig) and "id" in config.model_fields_set)
+        self._settled = "id" in config.model_fields_set
         self._own_reasoner = None if model is None else reasoner_of(model)
         if self._own_reasoner is not None:
             self.asks_model = False  # does not use the model of the run
@@ -195,7 +211,7 @@ class Operator(Instructed[T]):
     @property
     def deps_type(self) -> str:
         """Name of the type of the deps without which one of the tools cannot be called."""
-        if self._function is not None and (name := self._instruction().deps_type):
+        if self.config.written_by and (name := self._instruction().deps_type):
             return name
         tools = self._recommend().tools if self.has_tools else ()
         return next((tool.deps_type for tool in tools if isinstance(tool, Tool) and tool.deps_type), "")
@@ -255,8 +271,6 @@ class Operator(Instructed[T]):
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
-        if self._function is not None:
-            values["instruction"] = fingerprint(self._function)
         if self._own_reasoner is not None:
             values["model"] = fingerprint(self._own_reasoner)
         if insights:
@@ -436,4 +450,6 @@ class Operator(Instructed[T]):
             insights=await self._recall_insights(job, insights) if recalls else (),
             lesson=call.lesson or "",
             files=job.files,
+            settings=config.settings,
+            max_turns=config.max_turns,
         )

@@ -9,14 +9,15 @@ from pydantic import ValidationError
 from typing_extensions import TypedDict
 
 from operad.operators.config import OperatorConfig
-from operad.operators.instruction import InstructionFunction, described
+from operad.operators.instruction import InstructionFunction
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
-from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.arguments import ArgumentError, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.output import Output
 from operad.runtime.values.schema import AnswerSchema
@@ -43,6 +44,10 @@ class TextOptions(ConfigOptions, total=False):
     examples: Sequence[Example]
     ports: Sequence[str]
     memory: bool
+    temperature: float | None
+    thinking: ThinkingLevel | None
+    settings: ModelSettings
+    max_turns: int | None
 
 
 def config_of(
@@ -56,26 +61,32 @@ def config_of(
                 f"text: {class_name}('…', {given[0]}=…)"
             )
         return config, Output(str) if not config.output_schema else Output()
-    of_function: dict[str, Any] = {}
-    if not isinstance(config, str):
-        if not callable(config) or isinstance(config, type):
-            raise InputError(
-                f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
-                f"{short_repr(config)}"
-            )
-        text, name = described(config, class_name)
-        of_function = {"id": arguments["id"] or name}
-        config = text
+    if not isinstance(config, str) and (not callable(config) or isinstance(config, type)):
+        raise InputError(
+            f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
+            f"{short_repr(config)}"
+        )
     output = Output.of(arguments["output"])
     fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
     if isinstance(arguments["ports"], str):
         raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
     try:
         return OperatorConfig.model_validate(
-            {"instruction": config, "output_schema": output.schema.text, **fields, **of_function}
+            {"instruction": config, "output_schema": output.schema.text, **fields}
         ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def settings_of(class_name: str, settings: ModelSettings, **single: Any) -> dict[str, ModelSettings]:
+    """Return the settings of an operator, with the single ones in place of those of the same name; empty without any."""
+    if not isinstance(settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{class_name}(…): settings: expected ModelSettings(…), got {short_repr(settings)}")
+    try:
+        merged = ModelSettings(**single).over(settings)
+    except ArgumentError as error:
+        raise ArgumentError(str(error).replace("ModelSettings(", f"{class_name}(", 1)) from error
+    return {} if merged == NO_SETTINGS else {"settings": merged}
 
 
 def form_of(output: Output[Any], text: str) -> AnswerSchema:

@@ -12,7 +12,7 @@ from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 from operad.operators.services import Services
 from operad.operators.web.fetch import Fetched
 from operad.operators.web.search import as_outputs
-from operad.runtime.models.endpoint import one_line
+from operad.runtime.models.addresses import one_line
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError, ToolError
 from operad.runtime.values.function_threads import in_function_thread

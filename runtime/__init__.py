@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
     from operad.runtime.models.embedding import EmbeddingModel
     from operad.runtime.models.minilm import MiniLM
-    from operad.runtime.models.model import Model, resolve_model
+    from operad.runtime.models.model import Model
     from operad.runtime.models.price import Price
+    from operad.runtime.models.resolve import resolve_model
     from operad.runtime.policies.cache import Cache
     from operad.runtime.policies.limits import Limits
     from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout

@@ -121,7 +121,7 @@ class BoundedHttp(H11Protocol):
     _taken: int = 0
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # pyright: ignore[reportIncompatibleMethodOverride] - uvicorn's signature
-        """Accept the connection. If there are too many, drop one that waits for its client, or answer 503."""
+        """Accept the connection. If there are too many, drop one that gives its place, or answer 503."""
         super().connection_made(transport)
         transport.set_write_buffer_limits(0)  # `pause_writing` is then called as soon as anything is left to send
         _notice_silence(transport.get_extra_info("socket"))
@@ -183,6 +183,11 @@ class BoundedHttp(H11Protocol):
         return self.since if self.conn.their_state in (h11.IDLE, h11.SEND_BODY) else None
 
     @property
+    def asks_ahead(self) -> bool:
+        """True if the client has sent more than the request that is answered, as one does that reads no answers."""
+        return self.conn.their_state is h11.DONE and bool(self.conn.trailing_data[0])
+
+    @property
     def _client(self) -> str:
         return self.client[0] if self.client else ""
 
@@ -192,7 +197,11 @@ class BoundedHttp(H11Protocol):
         return [each for each in all_ if each is not self and not each.dropped]
 
     def _make_room(self) -> bool:
-        """Return True if there is a place for the connection, if necessary after one that waits for its client was dropped."""
+        """Return True if there is a place for the connection, if necessary after another one was dropped.
+
+        That is the one that waits longest for its client, otherwise one whose client asks ahead: hundreds of them could
+        keep the server busy with requests whose answers fit into the buffers of the system.
+        """
         others, most = [each for each in self._others() if not each.spare], most_connections()
         same = [each for each in others if each.address == self.address]
         if len(same) >= self._most_of_address(most):
@@ -205,9 +214,10 @@ class BoundedHttp(H11Protocol):
         waiting = [(since, id(each), each) for each in crowd if (since := each.waits_since) is not None]
         since, _, longest = min(waiting, default=(0.0, 0, None))
         if longest is None or self.loop.time() - since < PATIENCE:
-            return False
-        longest.drop(GAVE_PLACE)
-        return True
+            longest = next((each for each in crowd if each.asks_ahead), None)
+        if longest is not None:
+            longest.drop(GAVE_PLACE)
+        return longest is not None
 
     def _most_of_address(self, most: int) -> int:
         """Return the maximum number of connections of this connection's address, given that of all addresses."""

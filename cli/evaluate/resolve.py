@@ -46,7 +46,7 @@ from operad.evaluators.chat2workflow.resolve_rate import resolve as run_case
 from operad.operators import Services
 from operad.operators.nodes.files import TextToImage, TextToSpeech
 from operad.operators.nodes.sources import GoogleSearch
-from operad.runtime.models.model import resolve_model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean, shorten
 from operad.runtime.values.file import FileDescriptor

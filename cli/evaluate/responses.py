@@ -10,7 +10,8 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from operad.evaluators.chat2workflow import Dataset, Record, Run, Subtask
-from operad.runtime.models.model import Model, resolve_model
+from operad.runtime.models.model import Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.values.errors import InputError
 
 ResponseFiles = Annotated[

@@ -407,6 +407,8 @@ def _shown_instruction(definition: Data) -> str:
     """Return the instruction of an operator or an evaluator; for one without, what it is instead."""
     if "function" in definition:
         return f"(a function: {definition['function']})"
+    if "written_by" in definition:
+        return f"(written by a function: {definition['written_by']})"
     if "workflow" in definition:
         return "(a workflow; stays as it is)"
     return definition.get("instruction") or f"(a typed node: {definition.get('type')})"

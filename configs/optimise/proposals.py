@@ -41,7 +41,8 @@ to 1, tasks on which it failed, and changes to this workflow that were tried bef
 
 Propose one change, made of at most {MAX_OPERATIONS} operations, that raises the score on all tasks of this kind, not only on \
 those shown. Write requirements that the failures show into instructions, but never the answer to a single task. Do not \
-repeat a change that was tried.
+repeat a change that was tried. In an instruction, a name in braces stands for an input of the task, or for the answer of \
+an operator before it; keep these names, and double the braces of a name that is text.
 
 In `reasoning`, say why the workflow fails and what would help. The `operations` are applied together, in their order, or \
 not at all. Everything else of the workflow, such as the form of an operator's output, stays as it is."""

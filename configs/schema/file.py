@@ -74,7 +74,7 @@ class ExpertReasonerSpec(Spec):
     actor_name: str = Field(default="", description="Name in files of Chat2Graph; without effect.")
     thinker_name: str = Field(default="", description="Name in files of Chat2Graph; without effect.")
     type: Literal["MONO", "DUAL"] | None = Field(default=None, description="As in the file's `reasoner`.")
-    max_turns: int | None = Field(default=None, ge=1, description="As in the file's `reasoner`.")
+    max_rounds: int | None = Field(default=None, ge=1, description="As in the file's `reasoner`.")
 
 
 class MemorySpec(Spec):

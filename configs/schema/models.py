@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, JsonValue
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
 from operad.runtime.models.price import Price
+from operad.runtime.models.settings import ThinkingLevel
 from operad.runtime.reasoning.reasoner import MAX_TURNS
 
 
@@ -18,7 +19,7 @@ class ReasonerSpec(Spec):
         default="MONO",
         description="MONO: one model thinks, calls tools and answers. DUAL: a thinker gives instructions, an actor carries them out.",
     )
-    max_turns: int = Field(
+    max_rounds: int = Field(
         default=MAX_TURNS,
         ge=1,
         description="Maximum number of turns of a task, in which the model calls tools or answers.",
@@ -47,7 +48,16 @@ class ModelSpec(Spec):
     temperature: float | None = Field(
         default=None, ge=0, description="Sampling temperature; 0 for the most likely answer."
     )
+    thinking: ThinkingLevel | None = Field(default=None, description="Effort of reasoning before an answer.")
+    top_p: float | None = Field(
+        default=None, gt=0, le=1, description="Share of the probability from which tokens are sampled."
+    )
+    seed: int | None = Field(default=None, description="Seed of sampling.")
+    stop: tuple[str, ...] | None = Field(default=None, description="Texts that end an answer.")
     max_tokens: int | None = Field(default=None, ge=1, description="Maximum number of tokens of an answer.")
+    parameters: dict[str, JsonValue] | None = Field(
+        default=None, description="Further fields of each request, sent unchanged."
+    )
     tools: Literal["native", "constrained"] | None = Field(
         default=None,
         description="constrained: for endpoints without tool calls; the model chooses tools by JSON Schema. By default, what is known of the model, as for `structured` and `vision`.",
@@ -57,6 +67,10 @@ class ModelSpec(Spec):
         description="false: for endpoints without JSON Schemas; the prompt describes the form of the answer.",
     )
     vision: bool | None = Field(default=None, description="true: the model accepts images; false: it is not shown any.")
+    api: Literal["chat-completions", "responses"] | None = Field(
+        default=None,
+        description="The protocol; by default responses at OpenAI and Azure OpenAI, chat-completions elsewhere.",
+    )
     timeout: Seconds | None = Field(default=None, description="Maximum seconds without data from the endpoint.")
     total_timeout: Seconds | None = Field(
         default=None, description="Maximum seconds of a call, including its retries; by default 600."

@@ -242,7 +242,15 @@ class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
     name: OperatorId = Field(default="", description="Id in the workflow; by default the anchor.")
-    instruction: str = Field(description="Instruction for the model: role, task and style.")
+    instruction: str = Field(
+        description="Instruction for the model: role, task and style. {name} is an input of the job, or the answer of an "
+        "operator before it; {{ is a brace."
+    )
+    written_by: Dotted | None = Field(
+        default=None,
+        description="Function that returns the instruction, as module.function; its parameters are bound like those of an "
+        "operator with `function`.",
+    )
     model: ModelRef | None = Field(
         default=None,
         description="Model of this operator. A mapping without `name` and `base_url` changes settings of the expert's model, "
@@ -274,10 +282,21 @@ class OperatorSpec(PolicySpec):
     map: MapSpec | None = None
     knowledge: bool = Field(default=True, description="false: no passages of the `knowledgebase` of the file.")
     memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
+    max_turns: Count | None = Field(
+        default=None, description="Maximum number of turns, in which the model calls tools or answers; by default 50."
+    )
     class_: str = Field(
         default="", alias="class", description="Subclass of Operator or Evaluator, as package.module.Class."
     )
     params: dict[str, Any] = Field(default={}, description="Keyword arguments of the class.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _described(cls, value: Any) -> Any:
+        fields = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        if not fields.get("written_by") or "instruction" in fields:
+            return cast("Any", value)
+        return {**fields, "instruction": f"(Text of the function {fields['written_by']}.)"}
 
     @model_validator(mode="after")
     def _ports_or_map(self) -> OperatorSpec:

@@ -44,6 +44,13 @@ class McpToolSpec(Spec):
     desc: str = Field(default="", description="Description.")
     mcp_transport_config: McpServer = Field(description="Transport, and address or command of the server.")
     approve: bool = Field(default=False, description=_APPROVE)
+    sampling: bool = Field(
+        default=False, description="Let the server send prompts to the model that calls its tools, within the budget."
+    )
+    resources: bool = Field(
+        default=False, description="Let the model list and read the server's resources: list_resources, read_resource."
+    )
+    prompts: bool = Field(default=False, description="Let the model read the server's prompts: get_prompt.")
 
 
 class ReadyToolSpec(Spec):

@@ -117,6 +117,11 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "a parameter of a function is not named after a predecessor, or its annotation is unreadable or has another type",
             "name it after a predecessor, or annotate it with Job, Reasoner or RunContext",
         ),
+        "unknown-name": (
+            "a name in braces in an instruction is neither an operator before it nor an input of the job",
+            "correct the name, add an edge or an input; for braces in the text, write `{{name}}`",
+        ),
+        "instruction": ("the function that writes an instruction does not return text", "`-> str`"),
         "awel-inputs": (
             "an AWEL operator with one input has several predecessors",
             "put a `JoinOperator` between them",

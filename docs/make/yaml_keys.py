@@ -52,6 +52,7 @@ max_tokens: 2000
 tools: constrained
 structured: false
 vision: true
+api: responses
 timeout: 120
 total_timeout: 900
 max_retries: 4
@@ -68,6 +69,9 @@ type: MCP
 desc: Reads files.
 mcp_transport_config: {transport_type: STDIO, command: my-server}
 approve: true
+sampling: true
+resources: true
+prompts: true
 """,
     "ReadyToolSpec": "{type: WEB_SEARCH, name: google_search, approve: true}",
     "StdioServer": """
@@ -83,6 +87,7 @@ call_timeout: 120
 transport_type: SSE
 url: http://localhost:8931/sse
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,
@@ -90,6 +95,7 @@ call_timeout: 120
 transport_type: STREAMABLE_HTTP
 url: http://localhost:8931/mcp
 headers: {X-Team: facts}
+oauth: true
 timeout: 30
 call_timeout: 120
 """,
@@ -118,6 +124,8 @@ cache: true
 ---
 instruction: Check this claim.
 map: {over: claims}
+---
+written_by: my_steps.reply
 """,
     "Example": "{input: The moon has air., output: 'false'}",
     "TypedSpec": """
@@ -179,7 +187,7 @@ profile: {name: Fact checker}
 workflow: [[facts, check, answer], [facts, answer]]
 evaluator: {instruction: Every sentence must rest on a checked claim.}
 max_rounds: 2
-reasoner: {max_turns: 4}
+reasoner: {max_rounds: 4}
 model: {name: gpt-5.6}
 memory: {tokens: 8000}
 policy: {retry: {attempts: 3}}
@@ -193,7 +201,7 @@ budget: {tokens: 100000}
     "LeaderSpec": """
 profile: {name: Editor}
 actions: [look up]
-reasoner: {max_turns: 4}
+reasoner: {max_rounds: 4}
 model: {name: gpt-5.6}
 memory: {tokens: 16000}
 max_splits: 2

@@ -94,7 +94,7 @@ class Agent(AskingNode[AgentParams]):
         model = reasoner.model
         if self.params.strategy == "react":
             model = model.model_copy(update={"tools": "constrained"})
-        return MonoModelReasoner(model, max_turns=self.params.rounds)
+        return MonoModelReasoner(model, max_rounds=self.params.rounds)
 
 
 class Choice(NamedTuple):

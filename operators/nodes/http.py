@@ -325,7 +325,8 @@ class Request(_Request[RequestParams]):
         return [each for each in listed if isinstance(each, FileDescriptor)]
 
 
-_STRING_OR_REFERENCE = re.compile(r'"(?:[^"\\]|\\.)*"|(\{\{#[^#{}]+#\}\}|\{\{\s*secret\.\w+\s*\}\})', re.DOTALL)
+_REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}|\{\{\s*secret\.\w+\s*\}\}")
+_STRING_OR_REFERENCE = re.compile(rf'"(?:[^"\\]|\\.)*"|({_REFERENCE.pattern})', re.DOTALL)
 
 
 def _filled_json(template: Text, call: Filling) -> str | None:
@@ -333,12 +334,14 @@ def _filled_json(template: Text, call: Filling) -> str | None:
 
     Values in strings are escaped, so that quotes in them do not end a string. Outside of strings, a value is inserted
     as text, as in Dify, so that it may be several items of a list; the JSON that results may need a repair.
+    References are those in the text of the file, as in `Request.secret_uses`: what looks like one only after escapes of
+    JSON are decoded remains text.
     """
 
     def filled(match: re.Match[str]) -> str:
         if match[1]:
             return call.text(Text(match[1]))
-        return json.dumps(call.text(Text(json.loads(match[0], strict=False))), ensure_ascii=False)
+        return _REFERENCE.sub(lambda each: json.dumps(call.text(Text(each[0])), ensure_ascii=False)[1:-1], match[0])
 
     try:
         form = json.loads(

@@ -27,6 +27,7 @@ from operad.operators.variables import (
 )
 from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
+from operad.runtime.models.settings import ModelSettings
 from operad.runtime.reasoning.prompt import DATA_RULE, fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
@@ -78,7 +79,26 @@ SAMPLING = (
 )
 """Parameters of models that are sent; others are ignored."""
 
-_MODEL_FIELDS = ("temperature", "max_tokens")
+_EFFORTS = {"none": "off", "minimal": "low", "low": "low", "medium": "medium", "high": "high"}
+"""Effort of reasoning by its name in `sampling`."""
+
+
+def settings_in(sampling: Mapping[str, JsonValue]) -> ModelSettings:
+    """Return the settings in the parameters of a node; those that only some models have become `parameters`.
+
+    Raises:
+        ArgumentError: A value has another type.
+    """
+    known = {name: value for name, value in sampling.items() if name in SAMPLING and value is not None}
+    if isinstance(stop := known.get("stop"), str):
+        known["stop"] = [stop]
+    if (effort := _EFFORTS.get(str(known.get("reasoning_effort")))) is not None:
+        known["thinking"] = effort
+        del known["reasoning_effort"]
+    fields = {name: value for name, value in known.items() if name in ModelSettings.model_fields}
+    return ModelSettings.model_validate(
+        {**fields, "parameters": {name: value for name, value in known.items() if name not in fields}}
+    )
 
 
 class AskingParams(NodeParams):
@@ -99,14 +119,8 @@ class AskingParams(NodeParams):
         model: Any = getattr(reasoner, "model", None) if self.sampling else None
         if not isinstance(model, Model) or not hasattr(reasoner, "with_model"):
             return reasoner
-        known = {name: value for name, value in self.sampling.items() if name in SAMPLING}
-        fields = {
-            name: value for name, value in known.items() if name in _MODEL_FIELDS and isinstance(value, int | float)
-        }
-        rest = {name: value for name, value in known.items() if name not in _MODEL_FIELDS}
-        return cast("Any", reasoner).with_model(
-            model.model_copy(update={**fields, "parameters": {**model.parameters, **rest}})
-        )
+        settings = settings_in(self.sampling).over(model.settings)
+        return cast("Any", reasoner).with_model(model.model_copy(update=dict(settings)))
 
 
 AskingT = TypeVar("AskingT", bound=AskingParams)

@@ -6,7 +6,7 @@ import base64
 import json
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 from urllib.parse import urljoin, urlsplit
 
 from pydantic import Field
@@ -74,7 +74,9 @@ class ImageModel(_BytesEndpoint):
 
     size: str | None = None
 
-    _protocol: ClassVar[str] = "images"
+    @property
+    def _protocol(self) -> str:
+        return "images"
 
     async def generate(self, prompt: str, *, count: int = 1) -> list[tuple[bytes, str]]:
         """Return generated images, each with its media type.
@@ -148,7 +150,9 @@ class SpeechModel(_BytesEndpoint):
     voice: str = "alloy"
     format: Literal["mp3", "opus", "aac", "flac", "wav", "pcm"] = "mp3"
 
-    _protocol: ClassVar[str] = "speech"
+    @property
+    def _protocol(self) -> str:
+        return "speech"
 
     async def speak(self, text: str) -> tuple[bytes, str]:
         """Return a text as spoken audio, and its media type.

@@ -13,7 +13,7 @@ from pydantic import ConfigDict, Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.operators.web.search import SearchResult
-from operad.runtime.models.endpoint import one_line, without_key
+from operad.runtime.models.addresses import one_line, without_key
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
 from operad.runtime.values.value import Value

@@ -125,8 +125,7 @@ async def _identified(scope: events.Scope, question: Question) -> Question:
     side may ask in another order. Other questions are numbered in the order of asking.
     """
     path, open_ids, content = question.id, scope.run.questions.asked, content_of(question)
-    with scope.at_work():  # not waiting for a person yet
-        before = await _asked_before(scope)
+    before = await asked_before(scope)
     same = (each for each, its_content in before if its_content == content)
     of_other_calls = {each for each, (_, _, call) in before if call != content[-1]}
     numbered = (path if number == 1 else f"{path}#{number}" for number in count(1))
@@ -136,8 +135,8 @@ async def _identified(scope: events.Scope, question: Question) -> Question:
     return question if question_id == path else question.model_copy(update={"id": question_id})
 
 
-async def _asked_before(scope: events.Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
-    """Return the ids and contents of the operator's questions of earlier processes, read once.
+async def asked_before(scope: events.Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+    """Return the ids and contents (see `content_of`) of the operator's questions of earlier processes, read once.
 
     All callers wait for one task, so that they go on in the order in which they asked.
     """
@@ -146,7 +145,8 @@ async def _asked_before(scope: events.Scope) -> Sequence[tuple[str, tuple[str, s
         return ()
     if scope.asked_before is None:
         scope.asked_before = asyncio.ensure_future(journal.asked_before(scope))
-    return await asyncio.shield(scope.asked_before)
+    with scope.at_work():  # not waiting for a person yet
+        return await asyncio.shield(scope.asked_before)
 
 
 async def ask(scope: events.Scope, question: Question) -> Any:

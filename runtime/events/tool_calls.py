@@ -61,6 +61,7 @@ class ToolCalls:
 
 
 _current_call: ContextVar[str] = ContextVar("operad_tool_call", default="")
+_model: ContextVar[object] = ContextVar("operad_tool_call_model", default=None)
 
 
 def current_tool_call() -> str:
@@ -78,14 +79,20 @@ def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
     return f"{tool} {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
+def model_of_tool_call() -> object:
+    """Return the model that makes the tool call for which the current code runs; None if no model makes it."""
+    return _model.get()
+
+
 @contextmanager
-def in_tool_call(call: str) -> Generator[None, None, None]:
-    """Run the block for a tool call, to which the questions that it asks belong."""
-    token = _current_call.set(call)
+def in_tool_call(call: str, model: object = None) -> Generator[None, None, None]:
+    """Run the block for a tool call of a model, to which the questions that it asks belong."""
+    tokens = _current_call.set(call), _model.set(model)
     try:
         yield
     finally:
-        _current_call.reset(token)
+        _current_call.reset(tokens[0])
+        _model.reset(tokens[1])
 
 
 def _on_a_line(text: str) -> str:

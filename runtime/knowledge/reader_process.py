@@ -4,6 +4,9 @@ Parsers of documents are large, and written in C for a part; some take unbounded
 each document is read by a process of its own, with limits of computing time, memory and size of the answer, without
 the rights to write, start programs or open connections. The process is forked from one that has the parsers imported
 (`reader_server`), which starts with the first document and ends with this process.
+
+Every wait is bounded: at most `MOST_READERS` documents are read at once, each has a deadline, and others wait for a place
+in the order of their arrival. A caller that is given up stops waiting at once.
 """
 
 from __future__ import annotations
@@ -17,9 +20,10 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import CancelledError
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -51,6 +55,16 @@ class ReadingLimits:
 LIMITS = ReadingLimits()
 """Default limits of reading a document."""
 
+MOST_READERS = 4
+"""Maximum number of documents that are read at once; others wait."""
+
+TIMES_SECONDS = 4
+"""Time limit of a reader, as a multiple of its computing time: others may compute, too."""
+
+GRACE_SECONDS = 30
+"""Seconds beyond the time limit of a reader, after which the process that should have ended it is replaced."""
+
+_MOST_REQUEST = 2_000
 _SIZE = 8
 _OUT_OF_MEMORY, _OUT_OF_TIME = 102, 103
 _REMEDY = "save it anew with the program that made it, or cut out the relevant part"
@@ -91,26 +105,27 @@ def read(
             without a name.
         MissingExtraError: The function needs a package that is not installed.
         CancelledError: The caller was given up; that of `concurrent.futures`.
-        OperadError: The process could not be started.
+        OperadError: The process cannot be started or confined, or does not answer.
     """
-    request = {
+    request = json.dumps({
         "function": f"{function.__module__}:{function.__qualname__}",
         "modules": [function.__module__, *modules],
         "arguments": arguments,
         "size": len(document),
         "seconds": math.ceil(limits.seconds),
+        "most_seconds": TIMES_SECONDS * math.ceil(limits.seconds),
         "memory_bytes": limits.memory_bytes,
-    }
+    }).encode()  # fmt: skip
+    if len(request) > _MOST_REQUEST:
+        raise InputError(f"cannot be read as a {what}: its name is too long")
     for _ in range(2):  # the server may have been ended from outside
-        status, content = _exchange(json.dumps(request).encode(), document, limits)
-        if content or status:
+        content = _exchange(request, document, limits)
+        if content is not None:
             break
     else:
         raise OperadError(
             "the process that reads documents ends again and again; is something on this machine ending it?"
         )
-    if status:
-        raise InputError(_ending(status, limits))
     try:
         found = msgspec.json.decode(content, type=_Answer)
         if not found.error:
@@ -120,7 +135,7 @@ def read(
     if found.kind == "extra":
         raise MissingExtraError(found.error)
     if found.kind == "system":
-        raise OperadError(f"the process that reads documents cannot be confined: {found.error}")
+        raise OperadError(f"the process that reads documents {found.error}")
     raise InputError(found.error if found.kind == "input" else f"cannot be read as a {what}: {found.error}")
 
 
@@ -137,8 +152,14 @@ def _ending(status: int, limits: ReadingLimits) -> str:
     )
 
 
-def _exchange(request: bytes, document: bytes, limits: ReadingLimits) -> tuple[int, bytes]:
-    """Send a document to a reader. Return its status, 0 if it answered, and its answer; both are empty if it was lost."""
+def _exchange(request: bytes, document: bytes, limits: ReadingLimits) -> bytes | None:
+    """Send a document to a reader. Return its answer; None if the server ended.
+
+    Raises:
+        InputError: The reader ended without an answer, or its answer is too large.
+        CancelledError: The caller was given up.
+        OperadError: The server cannot be started, or does not answer.
+    """
     ours, theirs = socket.socketpair()
     is_cancelled = False
 
@@ -150,44 +171,111 @@ def _exchange(request: bytes, document: bytes, limits: ReadingLimits) -> tuple[i
         nonlocal is_cancelled
         is_cancelled = True
         end()
+        _server.look_again()
 
     call = current_call()
     with ExitStack() as stack:
         stack.enter_context(ours)
+        stack.enter_context(theirs)
         stack.callback(end)
         if call is not None:
             stack.enter_context(call.waiting(cancel))
-        with theirs:
-            server = _server.send(request, theirs)
-        with suppress(ConnectionError):  # the reader ended early; its status follows
-            ours.sendall(document)
-        content = bytearray()
-        size = _SIZE
-        with suppress(ConnectionError):
-            while len(content) < size and (piece := ours.recv(2**18)):
-                content += piece
-                if size == _SIZE <= len(content):
-                    size += int.from_bytes(content[:_SIZE], "big")
-                    if size > limits.answer_bytes:
-                        raise InputError(
-                            f"holds a text of more than the maximum of {limits.answer_bytes:,} bytes; split it"
-                        )
+        stack.enter_context(_server.place(lambda: is_cancelled))
+        deadline = time.monotonic() + TIMES_SECONDS * math.ceil(limits.seconds) + GRACE_SECONDS
+        server = _server.send(request, theirs)
+        theirs.close()
+        try:
+            content = _talk(ours, document, limits, deadline)
+        except TimeoutError as error:
+            _server.replace(server)
+            raise OperadError(
+                "the process that reads documents does not answer, and was ended; is it stopped, or this machine overloaded?"
+            ) from error
         if is_cancelled:
             raise CancelledError("reading the document was given up")
-        if len(content) >= size > _SIZE:
-            return 0, bytes(content[_SIZE:size])
-        if not content:
-            _server.replace(server)
-        return (content[-1] if content else 0), b""
+        if not content and _server.has_ended(server):
+            return None
+        size = int.from_bytes(content[:_SIZE], "big")
+        if size and len(content) >= _SIZE + size:
+            return bytes(content[_SIZE : _SIZE + size])
+        raise InputError(_ending(content[-1] if content else 0, limits))
+
+
+def _talk(ours: socket.socket, document: bytes, limits: ReadingLimits, deadline: float) -> bytearray:
+    """Send a document, and return what comes back until the connection ends or the answer is complete.
+
+    Raises:
+        InputError: The answer is too large.
+        TimeoutError: The deadline has passed.
+    """
+
+    def set_timeout() -> None:
+        ours.settimeout(max(0.001, deadline - time.monotonic()))
+
+    with suppress(ConnectionError):  # the reader ended early; its status follows
+        set_timeout()
+        ours.sendall(document)
+    content = bytearray()
+    size = _SIZE
+    with suppress(ConnectionError):
+        while len(content) < size:
+            set_timeout()
+            piece = ours.recv(2**18)
+            if not piece:
+                break
+            content += piece
+            if size == _SIZE <= len(content):
+                size += int.from_bytes(content[:_SIZE], "big")
+                if size > limits.answer_bytes:
+                    raise InputError(
+                        f"holds a text of more than the maximum of {limits.answer_bytes:,} bytes; split it"
+                    )
+    return content
 
 
 class _Server:
-    """The process from which readers are forked."""
+    """The process from which readers are forked.
+
+    The lock is never held during a wait for the process, which may be stopped.
+    """
 
     def __init__(self) -> None:
-        self._lock = threading.RLock()
         self._control: socket.socket | None = None
         self._process: subprocess.Popen[bytes] | None = None
+        self._renew()
+
+    def _renew(self) -> None:
+        self._lock = threading.RLock()
+        self._changed = threading.Condition()
+        self._free = MOST_READERS
+
+    @contextmanager
+    def place(self, is_cancelled: Callable[[], bool]) -> Generator[None, None, None]:
+        """Wait for one of the places of readers, and hold it; `look_again` makes it ask whether the caller was given up.
+
+        The wait is bounded, because each holder has a deadline.
+
+        Raises:
+            CancelledError: The caller was given up.
+        """
+        changed, has_place = self._changed, False
+        try:
+            with changed:
+                changed.wait_for(lambda: self._free or is_cancelled())
+                if is_cancelled():
+                    raise CancelledError("reading the document was given up")
+                self._free -= 1
+                has_place = True
+            yield
+        finally:
+            with changed:
+                self._free += has_place
+                changed.notify()  # also without a place: it may have been woken up instead of another
+
+    def look_again(self) -> None:
+        """Let all that wait for a place ask whether they were given up."""
+        with self._changed:
+            self._changed.notify_all()
 
     def send(self, request: bytes, connection: socket.socket) -> socket.socket:
         """Send a request with the socket for the document and the answer; the process is started if it does not run.
@@ -196,14 +284,34 @@ class _Server:
             The socket of the process, for `replace`.
         """
         with self._lock:
-            if self._control is None or self._process is None or self._process.poll() is not None:
-                self._control = self._start()
-            with suppress(OSError):  # the process has just ended, so the connection ends, too
-                socket.send_fds(self._control, [request], [connection.fileno()])
-            return self._control
+            control = self._running()
+            try:
+                socket.send_fds(control, [request], [connection.fileno()])
+            except OSError:  # it has just ended, or takes no requests, of which there are only a few at once
+                self.end()
+                control = self._running()
+                with suppress(OSError):  # it ends at once; then the connection ends, too
+                    socket.send_fds(control, [request], [connection.fileno()])
+            return control
+
+    def _running(self) -> socket.socket:
+        if self._control is None or self._process is None or self._process.poll() is not None:
+            self._control = self._start()
+        return self._control
+
+    def has_ended(self, control: socket.socket) -> bool:
+        """Return True if the process of a socket has ended, or ends within a moment."""
+        with self._lock:
+            if self._control is not control or self._process is None:
+                return True
+            process = self._process
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(1)
+            return True
+        return False
 
     def replace(self, control: socket.socket) -> None:
-        """End the process of a socket, because it ends without answers; the next request starts another."""
+        """End the process of a socket, because it does not answer; the next request starts another."""
         with self._lock:
             if self._control is control:
                 self.end()
@@ -213,6 +321,7 @@ class _Server:
         if not hasattr(socket, "send_fds"):
             raise OperadError("documents are read in limited processes, which need Linux or macOS")
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        ours.setblocking(False)
         with theirs:
             path = json.dumps([os.path.abspath(folder) for folder in sys.path])
             program = Path(__file__).with_name("reader_server.py")
@@ -247,7 +356,7 @@ class _Server:
 
     def leave(self) -> None:
         """Leave the process to the parent of this forked process."""
-        self._lock = threading.RLock()
+        self._renew()
         if self._control is not None and self._process is not None and self._process.stdin is not None:
             leave_to_parent(self._process)
             self._control.close()

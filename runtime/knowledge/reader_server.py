@@ -2,7 +2,7 @@
 
 The modules of readers are imported before the fork, so a document costs milliseconds. This process never looks at a
 document: it starts readers, ends them at their time limit or when the caller is gone, and says how they ended. It ends
-itself, with all readers, when its stdin ends, which the caller holds open.
+itself, with all readers, when its stdin ends, which the caller holds open. The caller limits the number of readers.
 
 The caller sends a datagram for each document: JSON of `Request`, and a socket. The reader takes the document from the
 socket, and answers with eight bytes, the size, and JSON: ``{"value": …}`` or ``{"error": …}``. If the reader ends before
@@ -22,8 +22,7 @@ import signal
 import socket
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -32,24 +31,42 @@ from typing import Any, NoReturn
 MOST_REQUEST = 2_000
 """Maximum size of a request in bytes; macOS sends no larger datagrams."""
 
-MOST_READERS = 4
-"""Maximum number of documents that are read at once; others wait."""
-
-TIMES_SECONDS = 4
-"""Time limit of a reader, as a multiple of its computing time: others may compute, too."""
-
 ENDED, OUT_OF_MEMORY, OUT_OF_TIME = 101, 102, 103
 """Statuses of readers that no signal ended."""
 
 if __name__ == "__main__":
     sys.path[:] = json.loads(sys.argv[2])
 
-from operad.runtime.barrier import confine, limit  # noqa: E402 - found on the path of the caller
+import msgspec  # noqa: E402 - found on the path of the caller
+
+from operad.runtime.barrier import confine, limit  # noqa: E402
 from operad.runtime.values.errors import InputError, MissingExtraError, describe  # noqa: E402
 
 _SIZE = 8
 _ERROR_CHARS = 1_000
 _DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG of prctl(2)
+
+
+class Request(msgspec.Struct):
+    """A document to be read.
+
+    Attributes:
+        function: The function that reads it, as ``module:name``.
+        modules: Modules to import before the fork.
+        arguments: Arguments of the function after the document.
+        size: Size of the document, in bytes.
+        seconds: Computing time.
+        most_seconds: Time after which the reader is ended.
+        memory_bytes: Memory beyond that of the modules, in bytes.
+    """
+
+    function: str
+    modules: list[str]
+    arguments: list[Any]
+    size: int
+    seconds: int
+    most_seconds: float
+    memory_bytes: int
 
 
 @dataclass(slots=True, eq=False)
@@ -59,12 +76,12 @@ class _Reader:
     Attributes:
         request: What to do.
         connection: Socket of the caller.
-        pid: Process of the reader; 0 while the document waits.
+        pid: Process of the reader.
         deadline: Time at which the reader is ended.
         is_late: True if it was ended then.
     """
 
-    request: Mapping[str, Any]
+    request: Request
     connection: socket.socket
     pid: int = 0
     deadline: float = 0.0
@@ -80,7 +97,6 @@ class _Server:
         self._poll = select.poll()
         self._poll.register(0, 0)
         self._poll.register(control.fileno(), select.POLLIN)
-        self._waiting: deque[_Reader] = deque()
         self._by_connection: dict[int, _Reader] = {}
         self._by_life: dict[int, _Reader] = {}
 
@@ -100,8 +116,6 @@ class _Server:
                 if time.monotonic() > reader.deadline and not reader.is_late:
                     reader.is_late = True
                     os.kill(reader.pid, signal.SIGKILL)
-            while self._waiting and len(self._by_life) < MOST_READERS:
-                self._start(self._waiting.popleft())
 
     def end(self) -> None:
         """End all readers."""
@@ -113,32 +127,40 @@ class _Server:
         return max(0.0, min(deadlines) - time.monotonic()) * 1_000 + 1 if deadlines else None
 
     def _take_request(self) -> None:
+        """Start a reader; if that is impossible, say why, for this process serves other documents, too."""
         data, descriptors, _, _ = socket.recv_fds(self._control, MOST_REQUEST, 1)
-        request = json.loads(data)
-        connection = socket.socket(fileno=descriptors[0])
-        known = len(sys.modules)
-        for name in request["modules"]:
-            with suppress(ImportError):  # the reader tells of it
-                importlib.import_module(name)
-        if len(sys.modules) > known:
-            gc.collect()
-            gc.freeze()  # so that readers share this memory
-        reader = _Reader(request, connection)
-        self._by_connection[connection.fileno()] = reader
-        self._poll.register(connection.fileno(), 0)  # tells of its end alone
-        self._waiting.append(reader)
+        for connection in [socket.socket(fileno=each) for each in descriptors]:
+            try:
+                request = msgspec.json.decode(data, type=Request)
+                _import(request.modules)
+                self._start(_Reader(request, connection))
+            except (msgspec.DecodeError, OSError) as error:
+                with suppress(OSError):  # the caller is gone
+                    connection.setblocking(False)
+                    _send(connection, {"error": f"cannot start a reader: {describe(error)}", "kind": "system"})
+                connection.close()
 
     def _start(self, reader: _Reader) -> None:
         life, of_reader = os.pipe()
-        pid = os.fork()
-        if not pid:
+        try:
+            pid = os.fork()
+        except OSError:  # too many processes
             os.close(life)
-            self._leave(reader)
-            _read(reader)
+            os.close(of_reader)
+            raise
+        if not pid:
+            try:
+                os.close(life)
+                self._leave(reader)
+                _read(reader)
+            finally:
+                os._exit(ENDED)
         os.close(of_reader)
-        reader.pid, reader.deadline = pid, time.monotonic() + TIMES_SECONDS * reader.request["seconds"]
+        reader.pid, reader.deadline = pid, time.monotonic() + reader.request.most_seconds
         self._by_life[life] = reader
         self._poll.register(life, 0)
+        self._by_connection[reader.connection.fileno()] = reader
+        self._poll.register(reader.connection.fileno(), 0)  # tells of its end alone
 
     def _leave(self, reader: _Reader) -> None:
         """Close what a reader must not reach: the sockets of other documents, and of the caller."""
@@ -165,21 +187,31 @@ class _Server:
             code = OUT_OF_TIME
         with suppress(OSError):  # the caller may be gone
             reader.connection.send(bytes([code]), socket.MSG_DONTWAIT)
-        self._close(reader)
+        self._forget(reader)
+        reader.connection.close()
 
     def _give_up(self, reader: _Reader) -> None:
-        if reader.pid:
-            os.kill(reader.pid, signal.SIGKILL)  # `_reap` follows
-            self._poll.unregister(reader.connection.fileno())
-            del self._by_connection[reader.connection.fileno()]
-        else:
-            self._waiting.remove(reader)
-            self._close(reader)
+        os.kill(reader.pid, signal.SIGKILL)  # `_reap` follows
+        self._forget(reader)
 
-    def _close(self, reader: _Reader) -> None:
+    def _forget(self, reader: _Reader) -> None:
         if self._by_connection.pop(reader.connection.fileno(), None):
             self._poll.unregister(reader.connection.fileno())
-        reader.connection.close()
+
+
+def _import(modules: list[str]) -> None:
+    """Import modules before the fork.
+
+    No deadline is watched meanwhile. That is harmless: each module is imported once, in a second or so, the kernel limits
+    the computing time of readers in any case, and the caller replaces a process that takes longer than `GRACE_SECONDS`.
+    """
+    known = len(sys.modules)
+    for name in modules:
+        with suppress(Exception):  # the reader tells of it
+            importlib.import_module(name)
+    if len(sys.modules) > known:
+        gc.collect()
+        gc.freeze()  # so that readers share this memory
 
 
 # The reader
@@ -189,19 +221,18 @@ def _read(reader: _Reader) -> NoReturn:
     """Read the document, answer, and end."""
     code = ENDED
     try:
-        document = _received(reader.connection, reader.request["size"])
-        try:
-            _confine(reader.request)
-            answer = _answer(reader.request, document)
-        except OSError as error:
-            answer = {"error": str(error), "kind": "system"}
-        content = json.dumps(answer, ensure_ascii=False, default=asdict).encode("utf-8", "replace")
-        reader.connection.sendall(len(content).to_bytes(_SIZE, "big") + content)
+        document = _received(reader.connection, reader.request.size)
+        _send(reader.connection, _confine(reader.request) or _answer(reader.request, document))
         code = 0
     except MemoryError:
         code = OUT_OF_MEMORY
     finally:
         os._exit(code)  # without the exit functions of the modules
+
+
+def _send(connection: socket.socket, answer: dict[str, Any]) -> None:
+    content = json.dumps(answer, ensure_ascii=False, default=asdict).encode("utf-8", "replace")
+    connection.sendall(len(content).to_bytes(_SIZE, "big") + content)
 
 
 def _received(connection: socket.socket, size: int) -> bytes:
@@ -214,37 +245,46 @@ def _received(connection: socket.socket, size: int) -> bytes:
     return bytes(document)
 
 
-def _confine(request: Mapping[str, Any]) -> None:
-    """Limit the computing time, memory and files of this process, and take all rights from it that reading does not need.
+def _confine(request: Request) -> dict[str, Any] | None:
+    """Take all rights from this process that reading does not need. Return the answer if that fails: no document did it."""
+    try:
+        _limit(request)
+        confine(read=[folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))])
+    except MemoryError:
+        raise
+    except Exception as error:  # noqa: BLE001 - whatever the system lacks
+        return {"error": f"cannot be confined: {describe(error)[:_ERROR_CHARS]}", "kind": "system"}
+    return None
 
-    Raises:
-        OSError: The kernel refused.
-    """
+
+def _limit(request: Request) -> None:
+    """Limit the computing time, memory and files of this process."""
     limit(file_bytes=0)
-    limits = [(resource.RLIMIT_CPU, request["seconds"], request["seconds"] + 1)]
+    limits = [(resource.RLIMIT_CPU, request.seconds, request.seconds + 1)]
     with suppress(OSError):  # macOS has no /proc, and does not limit memory
         pages = int(Path("/proc/self/statm").read_text(encoding="ascii").split()[0])
-        memory = pages * os.sysconf("SC_PAGE_SIZE") + request["memory_bytes"]
+        memory = pages * os.sysconf("SC_PAGE_SIZE") + request.memory_bytes
         limits.append((resource.RLIMIT_AS, memory, memory))
     for kind, soft, hard in limits:
         _, most = resource.getrlimit(kind)
         if most != resource.RLIM_INFINITY:
             soft, hard = min(soft, most), min(hard, most)
         resource.setrlimit(kind, (soft, hard))
-    confine(read=[folder for folder in sys.path if folder.endswith(("site-packages", "dist-packages"))])
 
 
-def _answer(request: Mapping[str, Any], document: bytes) -> dict[str, Any]:
-    module, _, name = request["function"].partition(":")
-    function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+def _answer(request: Request, document: bytes) -> dict[str, Any]:
+    module, _, name = request.function.partition(":")
     try:
-        return {"value": function(document, *request["arguments"])}
+        function: Callable[..., Any] = getattr(importlib.import_module(module), name)
+        return {"value": function(document, *request.arguments)}
     except MemoryError:
         raise
     except InputError as error:
         return {"error": str(error)[:_ERROR_CHARS], "kind": "input"}
     except MissingExtraError as error:
         return {"error": str(error)[:_ERROR_CHARS], "kind": "extra"}
+    except ImportError as error:  # a package is broken, or out of reach
+        return {"error": f"cannot import what it needs: {describe(error)[:_ERROR_CHARS]}", "kind": "system"}
     except RecursionError:
         return {"error": "nests its elements too deep to be read", "kind": "input"}
     except Exception as error:  # noqa: BLE001 - readers may raise anything for a broken document

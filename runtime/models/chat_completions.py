@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import base64
 import json
-import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from functools import partial
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
+from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_model import Completion, Delta, ToolChoice
 from operad.runtime.models.chat_stream import ChatStream
-from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, beginning, one_line, page_title, without_key
+from operad.runtime.models.endpoint import OPENAI_URL, Endpoint
+from operad.runtime.models.event_stream import asked_stream, events_of
 from operad.runtime.models.messages import Blob, Message, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.thinking_tags import closing
@@ -105,47 +105,10 @@ class ChatCompletions:
 
     async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of the answer as they arrive; all faults of the endpoint become `ModelError`."""
-        from openai import AsyncStream
-
-        client, endpoint = self._client, self._endpoint
-        # Not client.chat.completions, which creates objects of openai's types: that costs more than the rest of a call.
-        ask = partial(
-            client.post,
-            "/chat/completions",
-            cast_to=object,
-            body=body,
-            stream=True,
-            stream_cls=AsyncStream[object],
-        )
-        stream = await endpoint.asked(ask, client.api_key)
-        try:
-            is_empty = True
-            async with stream:
-                async for chunk in stream:
-                    is_empty = False
-                    yield chunk
-            if is_empty:
-                raise self._no_stream_error(without_key(beginning(stream.response), client.api_key))
-        except ModelError:
-            raise
-        except (ValueError, RecursionError) as error:
-            raise endpoint.protocol_error("it sent something that is not JSON") from error
-        except Exception as error:
-            raise endpoint.broken_off_error(error, client.api_key) from error
-
-    def _no_stream_error(self, text: str) -> ModelError:
-        """Return the error for an answer that is not a stream of events."""
-        endpoint, title = self._endpoint, page_title(text)
-        if title is not None:
-            return endpoint.protocol_error(f"it answered with a web page{f', {title!r}' if title else ''}")
-        if not text.startswith("{"):
-            return endpoint.protocol_error("its answer holds no choices")
-        if re.search(r'"choices"\s*:', text):
-            return ModelError(
-                f"{endpoint.describe()} answered with plain JSON instead of a stream of events; "
-                'the endpoint must take `"stream": true`'
-            )
-        return endpoint.protocol_error(f"it answered with plain JSON: {one_line(text)}")
+        stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
+        async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
     def _completion(self, turn: ChatStream) -> Completion:
         """Return the completion of a received turn.

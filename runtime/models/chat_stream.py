@@ -266,15 +266,15 @@ def _usage_in(usage: Mapping[str, Any]) -> Usage:
     read: Any = usage.get("prompt_tokens_details") or {}
     written: Any = usage.get("completion_tokens_details") or {}
     return Usage(
-        prompt_tokens=_tokens_in(usage, "prompt_tokens"),
-        completion_tokens=_tokens_in(usage, "completion_tokens"),
-        cached_tokens=_tokens_in(read, "cached_tokens") or _tokens_in(usage, "prompt_cache_hit_tokens"),
-        cache_written_tokens=_tokens_in(read, "cache_write_tokens"),
-        reasoning_tokens=_tokens_in(written, "reasoning_tokens"),
+        prompt_tokens=tokens_in(usage, "prompt_tokens"),
+        completion_tokens=tokens_in(usage, "completion_tokens"),
+        cached_tokens=tokens_in(read, "cached_tokens") or tokens_in(usage, "prompt_cache_hit_tokens"),
+        cache_written_tokens=tokens_in(read, "cache_write_tokens"),
+        reasoning_tokens=tokens_in(written, "reasoning_tokens"),
     )
 
 
-def _tokens_in(usage: Mapping[str, Any], name: str) -> int:
+def tokens_in(usage: Mapping[str, Any], name: str) -> int:
     """Return a reported number of tokens: 0 if it is missing.
 
     Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.values.sync import run_sync
@@ -26,7 +26,9 @@ class EmbeddingModel(Endpoint):
             emits a `ModelRetried` event.
     """
 
-    _protocol: ClassVar[str] = "embeddings"
+    @property
+    def _protocol(self) -> str:
+        return "embeddings"
 
     @property
     def identity(self) -> str:

@@ -3,32 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import base64
 import json
-import math
 import os
 import random
-import re
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cache, partial
-from html import unescape
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-from urllib.parse import unquote, urlsplit
+from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
+from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
 from operad.runtime.models.chat_stream import ProtocolError
+from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
+from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
-from operad.runtime.values.text import short_line
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -41,14 +38,6 @@ T = TypeVar("T")
 
 OPENAI_URL = OPENAI.base_url
 
-MAX_SHOWN_MESSAGE = 500
-"""Maximum length, in characters, of an endpoint's error message inside an error."""
-
-MIN_KEY = 6
-"""Minimum length, in characters, of a key that is removed from messages; a shorter key may equal a common word."""
-
-MOST_BYTES = 2**27
-"""Maximum size of an answer in bytes, uncompressed; reading stops beyond it."""
 
 LONGEST_PAUSE = 120.0
 """Maximum wait before a retry, in seconds; if an endpoint asks for a longer one, the call fails."""
@@ -57,11 +46,8 @@ _FIRST_RETRY_DELAY = 0.5
 """Maximum wait before the first retry, in seconds; doubled for each further retry."""
 _MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
-_BEGINNING = 2**16
-"""Number of bytes kept from the beginning of an answer, to describe an invalid one."""
 
 _LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-_KEY_LIKE = re.compile(r"\bsk-[\w*.-]{6,}")
 
 
 @cache
@@ -72,6 +58,12 @@ def _certificates(trust_env: bool) -> ssl.SSLContext:
     # The library is httpx or httpx2, depending on the version of openai.
     library, _, _ = DefaultAsyncHttpxClient.__mro__[1].__module__.partition(".")
     return import_module(library).create_ssl_context(trust_env=trust_env)
+
+
+def http_options(address: str) -> dict[str, Any]:
+    """Return the options of an HTTP client for an address. Proxies are not used for this machine's own ports."""
+    trust_env = urlsplit(address).hostname not in _LOOPBACK
+    return {"verify": _certificates(trust_env), "trust_env": trust_env}
 
 
 class Endpoint(Value):
@@ -99,7 +91,6 @@ class Endpoint(Value):
 
     _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
-    _protocol: ClassVar[str] = ""
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -112,6 +103,11 @@ class Endpoint(Value):
             InputError: The prefix of the name is unknown, or the environment lacks the address of its vendor.
         """
         return locate(self.name, self.base_url, key_text(self.api_key), os.environ)
+
+    @property
+    def _protocol(self) -> str:
+        """Name of the protocol, for errors."""
+        return ""
 
     def describe(self) -> str:
         """Return the names of model and endpoint on one line, without secrets."""
@@ -159,25 +155,16 @@ class Endpoint(Value):
         from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
         base_url, key = self.address, key_text(self.api_key)
-        if not _is_usable(base_url):
-            raise ModelError(
-                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
-                "and signs such as / in a password as %2F"
-            )
-        if not (key.isascii() and key.isprintable()):
-            raise ModelError(
-                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
-            )
+        self.check_address(base_url)
+        self.check_key(key)
         address, login = split_login(base_url)
         unsent = [] if key or login else ["Authorization"]
         if vendor_at(address) is not OPENAI:  # the client takes them from the environment, whatever the address
             unsent += ["OpenAI-Organization", "OpenAI-Project"]
-        # Proxies from the environment are not used for this machine's own ports.
-        trust_env = urlsplit(address).hostname not in _LOOPBACK
-        http = DefaultAsyncHttpxClient(verify=_certificates(trust_env), trust_env=trust_env)
+        http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",  # it wants one; `_remove_headers` keeps it from being sent
+            api_key=key or "none",  # it wants one; `remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
@@ -185,12 +172,27 @@ class Endpoint(Value):
         )
         http.event_hooks = {
             "request": [
-                partial(_remove_headers, unsent),
-                partial(_refuse_other_origin, client.base_url, self.describe()),
+                partial(remove_headers, unsent),
+                partial(refuse_other_origin, client.base_url, self.describe()),
             ],
-            "response": [partial(_limit_size, self.describe())],
+            "response": [partial(limit_size, self.describe())],
         }
         return client
+
+    def check_address(self, base_url: str) -> None:
+        """Raise ModelError for a URL that cannot be used."""
+        if not is_usable(base_url):
+            raise ModelError(
+                f"{self.describe()}: this address cannot be used; write it as http://HOST:PORT/v1, without a query, "
+                "and signs such as / in a password as %2F"
+            )
+
+    def check_key(self, key: str) -> None:
+        """Raise ModelError for a key that cannot be sent."""
+        if not (key.isascii() and key.isprintable()):
+            raise ModelError(
+                f"{self.describe()}: the API key contains invalid characters, perhaps a line break; set it again"
+            )
 
     async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
         """Return the result of a coroutine that makes a call.
@@ -308,10 +310,10 @@ class Endpoint(Value):
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
 
-        if isinstance(error.__cause__, ModelError):  # of `_refuse_other_origin`: a redirect to another origin
+        if isinstance(error.__cause__, ModelError):  # of `refuse_other_origin`: a redirect to another origin
             return ModelError(str(error.__cause__))
         _remove_key(error, key)
-        model, message = self.describe(), _message_of(error)
+        model, message = self.describe(), message_of(error)
         if isinstance(error, APITimeoutError):
             return ModelError(
                 f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
@@ -345,52 +347,16 @@ class Endpoint(Value):
         no_quota = body.get("code") == "insufficient_quota"
         kind = RequestError if status < 500 and status not in meanings and status not in (408, 409) else ModelError
         is_temporary = (status in (408, 409, 429) and not no_quota) or status >= 500
+        advice = self._advice(status, str(body.get("code") or ""), message)
         return kind(
-            f"{model} {fault} ({status}): {message}{_advice(message) if kind is RequestError else ''}",
-            transient=is_temporary and _header(error, "x-should-retry") != "false",
-            retry_after=_retry_after(error),
+            f"{model} {fault} ({status}): {message}{advice and f'; {advice}'}",
+            transient=is_temporary and header(error, "x-should-retry") != "false",
+            retry_after=retry_after(error),
         )
 
-
-def split_login(url: str) -> tuple[str, dict[str, str]]:
-    """Return a URL without name and password, which HTTP libraries would log, and the header for them (RFC 7617)."""
-    parts = urlsplit(url)
-    login, _, host = parts.netloc.rpartition("@")
-    if not login:
-        return url, {}
-    name, _, password = login.partition(":")
-    encoded = base64.b64encode(f"{unquote(name)}:{unquote(password)}".encode()).decode()
-    return parts._replace(netloc=host).geturl(), {"Authorization": f"Basic {encoded}"}
-
-
-def without_login(url: str) -> str:
-    """Return a URL without name, password and query. In an invalid URL, everything before the last @ is removed."""
-    scheme, slashes, rest = url.partition("://")
-    return f"{scheme if slashes else ''}{slashes}{re.split('[?#]', (rest or scheme).rpartition('@')[2])[0]}"
-
-
-def without_key(text: str, key: str) -> str:
-    """Return the text with the key, and all that looks like one, replaced by ``[key]``."""
-    return _KEY_LIKE.sub("[key]", text.replace(key, "[key]") if len(key) >= MIN_KEY else text)
-
-
-def one_line(message: str) -> str:
-    """Return an endpoint's message on one line, cut to `MAX_SHOWN_MESSAGE` characters."""
-    return short_line(message, MAX_SHOWN_MESSAGE)
-
-
-_ADVICE = {
-    re.compile(
-        "response_format|json_schema"
-    ): "if this endpoint has no JSON Schemas, set the model's `structured` to False",
-    re.compile("tools|tool[_ ]choice"): "if this endpoint has no tool calls, set the model's `tools` to 'constrained'",
-}
-"""Setting of the model that avoids a field of a request, by the words of an endpoint that rejects the field."""
-
-
-def _advice(message: str) -> str:
-    """Return advice on the rejection of a request; empty if no setting avoids it."""
-    return next((f"; {advice}" for words, advice in _ADVICE.items() if words.search(message)), "")
+    def _advice(self, status: int, code: str, message: str) -> str:
+        """Return advice on an error of the endpoint, by its status, code and message; empty if no setting avoids it."""
+        return ""
 
 
 _FILTER_CODES = ("content_filter", "content_policy_violation")
@@ -403,110 +369,12 @@ def _retry_delay(retry: int) -> float:
     return maximum * random.uniform(0.75, 1)  # noqa: S311 - jitter, not a secret
 
 
-async def _remove_headers(names: Sequence[str], request: Any) -> None:
-    """Remove headers from a request."""
-    for name in names:
-        request.headers.pop(name, None)
-
-
-async def _refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
-    """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
-
-    Raises:
-        ModelError: A redirect leads to another origin.
-    """
-    url = request.url
-    if (url.scheme, url.host, url.port) != (base_url.scheme, base_url.host, base_url.port):
-        origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
-        raise ModelError(
-            f"{model} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
-            "if that is where the endpoint is, write its address as the base URL"
-        )
-
-
-async def _limit_size(model: str, response: Any) -> None:
-    """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
-
-    The beginning of the response is kept in its ``extensions``, for `beginning`.
-    """
-    aiter_unlimited = response.aiter_bytes
-    beginning_bytes = response.extensions["operad"] = bytearray()
-
-    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
-        size = 0
-        async for part in aiter_unlimited(chunk_size):
-            size += len(part)
-            if len(beginning_bytes) < _BEGINNING:
-                beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
-            if size > MOST_BYTES:
-                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
-            yield part
-
-    response.aiter_bytes = aiter_bytes
-
-
-def beginning(response: Any) -> str:
-    """Return the beginning of a response that has been read, as text."""
-    return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
-
-
-def page_title(text: str) -> str | None:
-    """Return the title of a web page, empty if it has none; None if the text is not a web page."""
-    if not re.match(r"<(!doctype\s+html|html|head|body)\b", text, re.IGNORECASE):
-        return None
-    title = re.search(r"<title[^>]{0,100}>([^<]{1,1000})", text, re.IGNORECASE)
-    return one_line(unescape(title[1])) if title else ""
-
-
-def _is_usable(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0 and not parts.query
-    except ValueError:
-        return False
-
-
-def _retry_after(error: APIError) -> float | None:
-    """Return the wait in seconds that the headers of an endpoint ask for; None without a usable header.
-
-    ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
-    """
-    waits = (_number(_header(error, "retry-after-ms")) / 1000, _seconds_until(_header(error, "retry-after")))
-    return next((seconds for seconds in waits if 0 < seconds < math.inf), None)
-
-
-def _number(text: str) -> float:
-    """Return the number in a text; NaN if there is none."""
-    try:
-        return float(text)
-    except ValueError:
-        return math.nan
-
-
-def _seconds_until(text: str) -> float:
-    """Return the number of seconds in a text, or until the date in it; NaN if there is neither."""
-    from email.utils import parsedate_to_datetime
-
-    try:
-        return float(text)
-    except ValueError:
-        try:
-            return parsedate_to_datetime(text).timestamp() - time.time()
-        except (ValueError, OverflowError):
-            return math.nan
-
-
 def _error_body(error: APIError) -> Mapping[str, Any]:
     body: Any = error.body
     return cast("Mapping[str, Any]", body) if isinstance(body, Mapping) else {}
 
 
-def _header(error: APIError, name: str) -> str:
-    headers: Any = getattr(getattr(error, "response", None), "headers", {})
-    return str(headers.get(name, ""))
-
-
-def _message_of(error: APIError) -> str:
+def message_of(error: APIError) -> str:
     """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:

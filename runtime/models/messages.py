@@ -52,6 +52,8 @@ class Blob(_Part):
         name: Its name; may be empty.
     """
 
+    model_config = ConfigDict(val_json_bytes="base64")  # as `Record` writes them
+
     kind: Literal["blob"] = "blob"
     data: bytes = Field(repr=False)
     media_type: str

@@ -6,11 +6,11 @@ import asyncio
 import hashlib
 import logging
 import os
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field, JsonValue, PrivateAttr
 
@@ -25,19 +25,23 @@ from operad.runtime.events import (
     emit,
     heard,
 )
+from operad.runtime.models.addresses import one_line
+from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolChoice
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
-from operad.runtime.models.endpoint import Endpoint, one_line, without_login
+from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
-from operad.runtime.models.names import OPENAI, VENDORS, Located, locate_told, vendor_at
+from operad.runtime.models.names import Located, vendor_at
 from operad.runtime.models.price import Price
 from operad.runtime.models.profiles import OVERRIDDEN, Profile, profile_of
+from operad.runtime.models.providers import Provider
+from operad.runtime.models.responses import Responses
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import AnswerSchema
 
@@ -51,8 +55,6 @@ _logger = logging.getLogger(__name__)
 DEFAULT_MODEL = "gpt-5.6-luna"
 """Name of the model that is used if a key or an endpoint is given, but no model name."""
 
-EMBEDDED = "embedded"
-"""Name of the model that runs inside this process."""
 
 SET_PRICE = (
     "Model(price=Price(prompt=…, completion=…)), `price` of the model in a configuration, or a file of prices (--prices "
@@ -103,6 +105,8 @@ class Model(Endpoint):
         parameters: Further fields of each request, sent unchanged.
         price: Price of tokens, for `Usage.cost` and budgets with a cost; None for that of the user's file of prices, or the
             list price: see `find_price`.
+        api: Protocol of the endpoint: ``chat-completions``, or ``responses``, which OpenAI's reasoning models need for
+            tools. None for ``responses`` at OpenAI and Azure OpenAI, and ``chat-completions`` elsewhere.
     """
 
     name: str = Field(default=DEFAULT_MODEL, kw_only=False)
@@ -119,9 +123,9 @@ class Model(Endpoint):
     limits: Limits | None = None
     parameters: dict[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
     price: Price | None = None
+    api: Api | None = None
 
-    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price"}
-    _protocol: ClassVar[str] = "chat-completions"
+    _indifferent: ClassVar[frozenset[str]] = Endpoint._indifferent | {"limits", "price", "api"}
     _connections: Connections = PrivateAttr(default_factory=lambda: Connections())
 
     def __hash__(self) -> int:
@@ -329,7 +333,18 @@ class Model(Endpoint):
 
     def _open(self, located: Located) -> ChatModel:
         """Return a new client of this settled model. A model of another protocol overrides this."""
-        return ChatCompletions(self, self._client())
+        if located.protocol == "native" and located.vendor is not None:
+            address = "" if located.base_url == located.vendor.base_url else located.base_url
+            return Provider(self, located.vendor.prefix, address, located.key)
+        client = Responses if self._protocol == "responses" else ChatCompletions
+        return client(self, self._client())
+
+    @property
+    def _protocol(self) -> Api:
+        return self.api or assumed_api(self.base_url or "")
+
+    def _advice(self, status: int, code: str, message: str) -> str:
+        return advice_on(self._protocol, status, code, message)
 
     async def _connection(self) -> Connection[Self]:
         """Return the connection of the running event loop to the endpoint; open it on first use."""
@@ -337,7 +352,8 @@ class Model(Endpoint):
         loop = asyncio.get_running_loop()
         connection = self._connections.get(loop)
         if connection is None or connection.located != located:  # the environment may name another endpoint or key
-            model, price = self.settled(located), self._price_here(located)
+            model: Model = self.settled(located)
+            price = self._price_here(located)
             chat = model._open(located)
             key_digest = hashlib.sha256(located.key.encode()).hexdigest()
             limiter = Limiter.of(f"{model.name} {model.base_url} {key_digest}", self.limits) if self.limits else None
@@ -386,109 +402,3 @@ def _say_unpriced(description: str) -> None:
     _logger.warning(
         "%s: its price is unknown, so its calls do not count in costs; give it one: %s", description, SET_PRICE
     )
-
-
-_NO_MODEL = (
-    "no model is configured: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment; or the key of "
-    "another vendor, and a model of it: OPERAD_MODEL=mistral:…; or use --model and --base-url; or write "
-    "`model: {name: …, base_url: …}` in the YAML. "
-    "The embedded model needs no key, but can only pick from given choices: OPERAD_MODEL=embedded, "
-    '--model embedded, `model: embedded`, or MonoModelReasoner("embedded")'
-)
-
-_NO_MODEL_IN_PYTHON = (
-    "no model is configured: give one, as model=Model(name=…, base_url=…) in Workflow(…) or run(…); or set "
-    "OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment"
-)
-
-
-class NoModelError(InputError):
-    """No model is configured.
-
-    Attributes:
-        in_python: Message for callers in Python, who can give a model to a workflow or a run.
-    """
-
-    in_python = _NO_MODEL_IN_PYTHON
-
-
-def is_embedded(name: str) -> bool:
-    """Return True if the name denotes a model inside this process: ``embedded``, or the path of a ``.gguf`` file."""
-    return name == EMBEDDED or name.endswith(".gguf")
-
-
-def resolve_model(
-    name: str | None = None,
-    base_url: str | None = None,
-    api_key: str | None = None,
-    environ: Mapping[str, str] | None = None,
-) -> Model:
-    """Return the model that options and environment variables select.
-
-        model = resolve_model("mistral:mistral-large-latest", api_key="…")
-        print(model.describe())
-
-    An option takes precedence over its variable. A prefix of the name selects the vendor; other names are those of
-    models at `base_url`, or else at the endpoint of the environment, by default OpenAI; see `names.locate`. The name
-    ``embedded``, or the path of a ``.gguf`` file, selects a model inside this process, and the variables for endpoint and
-    key are ignored.
-
-    The price comes from the user's file of prices, if the model is there.
-
-    Args:
-        name: Name of the model; by default the value of ``OPERAD_MODEL``, or else `DEFAULT_MODEL`.
-        base_url: URL of the endpoint; by default that of the vendor.
-        api_key: API key; by default that of the vendor in the environment. With a `base_url` that is not a vendor's, that
-            is ``OPENAI_API_KEY``.
-        environ: Environment variables; by default `os.environ`.
-
-    Raises:
-        InputError: No model is configured; the key of the vendor is missing; a model inside this process is named
-            together with an endpoint; or the file of prices cannot be read.
-        InvalidError: The file of prices is invalid.
-    """
-    from operad.runtime.models.embedded import EmbeddedModel
-    from operad.runtime.models.prices import users_price
-
-    environ = os.environ if environ is None else environ
-    name = name or environ.get("OPERAD_MODEL")
-    if name and is_embedded(name):
-        if base_url:
-            raise InputError(
-                f"model {name!r} runs inside this process, and {without_login(base_url)} is named as its endpoint; "
-                "name a model of that endpoint, or leave the endpoint out"
-            )
-        return cast("Model", EmbeddedModel() if name == EMBEDDED else EmbeddedModel.of(name))
-    endpoint = base_url or environ.get(OPENAI.moved_by)
-    has_key = bool(api_key or OPENAI.key(environ))
-    if not (name or endpoint or has_key):
-        raise NoModelError(f"{_NO_MODEL}{_keys_hint(environ)}")
-    located = locate_told(name or DEFAULT_MODEL, base_url, api_key or "", environ)
-    if located.lacks_key:
-        raise _no_key_error(name or DEFAULT_MODEL, located, environ)
-    return Model(
-        name=name or DEFAULT_MODEL,
-        base_url=located.base_url,
-        api_key=located.key or None,
-        price=users_price(located.name, located.base_url, environ),
-    )
-
-
-def _no_key_error(name: str, located: Located, environ: Mapping[str, str]) -> InputError:
-    """Return the error for a model whose vendor needs a key that is not set."""
-    vendor = located.vendor or OPENAI
-    if vendor is OPENAI and located.name == name:
-        return InputError(
-            f"model {name!r}{did_you_mean(name, [EMBEDDED])}: no endpoint is configured; set OPENAI_API_KEY, or "
-            f"OPENAI_BASE_URL for an endpoint of your own{_keys_hint(environ)}"
-        )
-    return InputError(f"model {name!r}: {' or '.join(vendor.keys)} is not set; set it to your key of {vendor.prefix}")
-
-
-def _keys_hint(environ: Mapping[str, str]) -> str:
-    """Return a note on the keys of vendors in the environment, which a prefix would select; empty if there are none."""
-    found = [each for each in VENDORS if each.needs_key and each is not OPENAI and each.key(environ)]
-    if not found:
-        return ""
-    variable = next(variable for variable in found[0].keys if environ.get(variable))
-    return f" ({variable} is set: a model of {found[0].prefix} is named as {found[0].prefix}:NAME)"

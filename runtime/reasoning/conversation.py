@@ -256,7 +256,7 @@ class Conversation:
                 arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            with in_tool_call(tool_call_of(call.name, arguments)):
+            with in_tool_call(tool_call_of(call.name, arguments), self.model):
                 result, failed = await self._tool_result(call.name, arguments), False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend

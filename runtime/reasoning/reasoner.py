@@ -11,7 +11,8 @@ from pydantic import JsonValue
 
 from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emit
 from operad.runtime.models.messages import Message
-from operad.runtime.models.model import Model, resolve_model
+from operad.runtime.models.model import Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.prompt import fence, render
 from operad.runtime.reasoning.task import Task
@@ -138,18 +139,18 @@ class MonoModelReasoner:
     Args:
         model: The model, or its name; for a name, endpoint and key come from environment variables. None for the model
             that the environment variables select. They are read on first use.
-        max_turns: Maximum number of turns for a task, of which the last gives the answer; an operator may set another.
+        max_rounds: Maximum number of turns for a task, of which the last gives the answer; an operator may set another.
         max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: `max_turns` is below 1, or `max_repairs` below 0.
+        InputError: `max_rounds` is below 1, or `max_repairs` below 0.
     """
 
-    def __init__(self, model: Model | str | None = None, *, max_turns: int = MAX_TURNS, max_repairs: int = 2) -> None:
-        _at_least(1, max_turns=max_turns)
+    def __init__(self, model: Model | str | None = None, *, max_rounds: int = MAX_TURNS, max_repairs: int = 2) -> None:
+        _at_least(1, max_rounds=max_rounds)
         _at_least(0, max_repairs=max_repairs)
         self._model = _ModelChoice(model)
-        self._max_turns = max_turns
+        self._max_rounds = max_rounds
         self._max_repairs = max_repairs
 
     @property
@@ -178,7 +179,7 @@ class MonoModelReasoner:
         """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
-            "max_turns": self._max_turns,
+            "max_rounds": self._max_rounds,
             "max_repairs": self._max_repairs,
             "model": self._model.fingerprint(),
         }
@@ -190,7 +191,7 @@ class MonoModelReasoner:
 
     def with_model(self, model: Model) -> MonoModelReasoner:
         """Return the same reasoner with another model."""
-        return MonoModelReasoner(model, max_turns=self._max_turns, max_repairs=self._max_repairs)
+        return MonoModelReasoner(model, max_rounds=self._max_rounds, max_repairs=self._max_repairs)
 
     async def infer(self, task: Task) -> str:
         """Return the model's answer, after its tool calls.
@@ -206,7 +207,7 @@ class MonoModelReasoner:
         show_schema = chooses_tools or not task.output_schema.is_json_schema
         opening = await _opening_messages(task, self.model, show_schema=show_schema)
         conversation = Conversation(self.model, opening, task.tools, task.settings)
-        draft = await conversation.work(task.max_turns or self._max_turns)
+        draft = await conversation.work(task.max_turns or self._max_rounds)
         return await conversation.answer(form, draft, self._max_repairs)
 
 
@@ -223,12 +224,12 @@ class DualModelReasoner:
         actor: Acting model or its name, as for `MonoModelReasoner`; None for the model that the environment variables
             select.
         thinker: Thinking model or its name; None for the actor's model.
-        max_turns: Maximum number of instructions for a task, and of the actor's turns for each of them; an operator may
-            set another.
+        max_rounds: Maximum number of instructions for a task; an operator may set another by its `max_turns`.
+        max_tool_rounds: Maximum number of the actor's turns for each instruction.
         max_repairs: Maximum number of further requests after an answer that does not fit its schema.
 
     Raises:
-        InputError: `max_turns` is below 1, or `max_repairs` below 0.
+        InputError: `max_rounds` or `max_tool_rounds` is below 1, or `max_repairs` below 0.
     """
 
     def __init__(
@@ -236,14 +237,16 @@ class DualModelReasoner:
         actor: Model | str | None = None,
         thinker: Model | str | None = None,
         *,
-        max_turns: int = MAX_TURNS,
+        max_rounds: int = MAX_TURNS,
+        max_tool_rounds: int = MAX_TURNS,
         max_repairs: int = 2,
     ) -> None:
-        _at_least(1, max_turns=max_turns)
+        _at_least(1, max_rounds=max_rounds, max_tool_rounds=max_tool_rounds)
         _at_least(0, max_repairs=max_repairs)
         self._actor = _ModelChoice(actor)
         self._thinker = _ModelChoice(thinker) if thinker else self._actor
-        self._max_turns = max_turns
+        self._max_rounds = max_rounds
+        self._max_tool_rounds = max_tool_rounds
         self._max_repairs = max_repairs
 
     @property
@@ -271,7 +274,8 @@ class DualModelReasoner:
         """Return the values that determine the answers."""
         return {
             "type": name_of(type(self)),
-            "max_turns": self._max_turns,
+            "max_rounds": self._max_rounds,
+            "max_tool_rounds": self._max_tool_rounds,
             "max_repairs": self._max_repairs,
             "actor": self._actor.fingerprint(),
             "thinker": self._thinker.fingerprint(),
@@ -284,7 +288,12 @@ class DualModelReasoner:
 
     def with_model(self, model: Model) -> DualModelReasoner:
         """Return the same reasoner with another model, which both thinks and acts."""
-        return DualModelReasoner(model, max_turns=self._max_turns, max_repairs=self._max_repairs)
+        return DualModelReasoner(
+            model,
+            max_rounds=self._max_rounds,
+            max_tool_rounds=self._max_tool_rounds,
+            max_repairs=self._max_repairs,
+        )
 
     async def infer(self, task: Task) -> str:
         """Return the actor's answer, after the thinker's instructions.
@@ -295,7 +304,7 @@ class DualModelReasoner:
                 or the actor's answer is empty.
             MaxTurnsError: The thinker gave an instruction in each turn, or the actor called tools in each turn of one.
         """
-        max_turns = task.max_turns or self._max_turns
+        max_turns = task.max_turns or self._max_rounds
         form = _form(task)
         # The actor receives a JSON Schema when it is asked for the answer.
         actor_opening = await _opening_messages(task, self.actor, show_schema=not task.output_schema.is_json_schema)
@@ -310,7 +319,7 @@ class DualModelReasoner:
                 )
                 break
             actor.say(f"## Step\nDo only this step, and report its result in plain text: {step['instruction']}")
-            result = await actor.answer(None, await actor.work(max_turns))
+            result = await actor.answer(None, await actor.work(self._max_tool_rounds))
             thinker.say(f"The result:\n{fence(result)}")
         else:
             emit(MaxTurnsReached(model=self.thinker.name, turns=max_turns, tool_calls={}))

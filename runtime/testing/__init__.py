@@ -1,33 +1,25 @@
 """Fakes for tests: a scripted reasoner, a scripted model, and a clock on which waiting takes no time.
 
 `ScriptedReasoner` replaces the reasoner and the model. `ScriptedModel` is an HTTP server on this machine that speaks
-the OpenAI chat-completions protocol, so that a test uses the real client, its errors and the real reasoners. Both
+OpenAI's chat-completions and responses protocols, so that a test uses the real client, its errors and the real reasoners. Both
 raise an error if a test asks for more or fewer answers than its script has. `FakeComfyUI` is a ComfyUI server whose
 runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
+from operad.runtime.testing.dialects import DIALECTS, Dialect
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
 from operad.runtime.testing.fake_comfyui import FakeComfyUI
 from operad.runtime.testing.plausible import plausible
-from operad.runtime.testing.scripted_model import (
-    BreakOff,
-    CallTools,
-    Fail,
-    Hang,
-    LeftoverStepsError,
-    Plausible,
-    Raw,
-    Say,
-    ScriptedModel,
-    Step,
-    UnexpectedStepError,
-)
+from operad.runtime.testing.scripted_model import LeftoverStepsError, ScriptedModel, UnexpectedStepError
 from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
+from operad.runtime.testing.steps import BreakOff, CallTools, Fail, Hang, Plausible, Raw, Refuse, Say, Step
 
 __all__ = [
+    "DIALECTS",
     "BreakOff",
     "CallTools",
     "DeadlockError",
+    "Dialect",
     "Fail",
     "FakeClockLoop",
     "FakeComfyUI",
@@ -35,6 +27,7 @@ __all__ = [
     "LeftoverStepsError",
     "Plausible",
     "Raw",
+    "Refuse",
     "Say",
     "ScriptedModel",
     "ScriptedReasoner",

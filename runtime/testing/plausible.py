@@ -69,8 +69,10 @@ def plausible_answer(request: Mapping[str, Any]) -> str:
     Raises:
         InputError: As `plausible`.
     """
-    response_format: Any = request.get("response_format") or {}
-    schema = response_format.get("json_schema", {}).get("schema")
+    chat: Any = request.get("response_format") or {}
+    responses: Any = request.get("text") or {}
+    form: Any = chat.get("json_schema") or responses.get("format") or {}
+    schema = form.get("schema")
     return "text" if schema is None else json.dumps(plausible(schema))
 
 

@@ -3,23 +3,40 @@
 from __future__ import annotations
 
 import json
-import re
 import threading
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from itertools import count, dropwhile, takewhile
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import BaseModel, SecretStr
 
 from operad.runtime.models.model import Model
+from operad.runtime.testing.chat_wire import CHAT_COMPLETIONS
 from operad.runtime.testing.plausible import plausible_answer
+from operad.runtime.testing.responses_wire import RESPONSES
+from operad.runtime.testing.steps import (
+    BreakOff,
+    CallTools,
+    Fail,
+    Hang,
+    Plausible,
+    Raw,
+    Refuse,
+    Say,
+    Step,
+    step_name,
+    step_of,
+)
+from operad.runtime.testing.wire import Event, Turn, Wire
 from operad.runtime.values.errors import OperadError, describe
 
 if TYPE_CHECKING:
     from typing_extensions import Self
+
+    from operad.runtime.models.api import Api
 
 
 class UnexpectedStepError(OperadError):
@@ -46,143 +63,8 @@ class LeftoverStepsError(OperadError):
     """
 
 
-class Step:
-    """Base class of the steps of a script.
-
-    Example:
-        def answer(request: dict) -> Step:
-            return Plausible() if request.get("response_format") else Say("done")
-
-        with ScriptedModel(answer) as scripted:
-            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)  # done
-    """
-
-    __slots__ = ()
-
-
-@dataclass(frozen=True, slots=True)
-class Say(Step):
-    """Step that answers with a text.
-
-        with ScriptedModel([Say("Good morning."), Say("cut o", finish_reason="length")]) as scripted:
-            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
-            print(Workflow(Operator("Greet."), model=scripted.model).run("Ada").text)
-
-    Attributes:
-        text: The text, which is streamed word by word.
-        finish_reason: Reason for the end of the text; ``length`` if it was cut off.
-    """
-
-    text: str
-    finish_reason: str = "stop"
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise TypeError(f"Say(…): expected a text, got {self.text!r:.200}")
-
-
-@dataclass(frozen=True, slots=True)
-class CallTools(Step):
-    """Step that calls tools, given as pairs of a name and arguments, or as a dict; arguments as text may be invalid JSON.
-
-    Example:
-        with ScriptedModel([CallTools({"search": {"claim": "x"}}), Say("done")]) as scripted:
-            Workflow(Operator("Check.", tools=[search]), model=scripted.model).run("x")
-
-    Raises:
-        TypeError: The calls have another form.
-    """
-
-    calls: Sequence[tuple[str, Mapping[str, Any] | str]] | Mapping[str, Mapping[str, Any] | str]
-    text: str = ""
-
-    def __post_init__(self) -> None:
-        calls: Any = self.pairs
-        if not isinstance(calls, list | tuple) or not all(map(_is_call, cast("Sequence[Any]", calls))):
-            wanted = "CallTools([('search', {'claim': 'x'})]) or CallTools({'search': {'claim': 'x'}})"
-            raise TypeError(f"expected names of tools with their arguments, such as {wanted}; got {self.calls!r:.200}")
-
-    @property
-    def pairs(self) -> Sequence[tuple[str, Mapping[str, Any] | str]]:
-        """The calls as pairs of a name and arguments."""
-        return [*self.calls.items()] if isinstance(self.calls, Mapping) else self.calls
-
-
-@dataclass(frozen=True, slots=True)
-class Fail(Step):
-    """Step that answers with an HTTP error.
-
-    Example:
-        with ScriptedModel([Fail(429, headers={"retry-after": "0"}), Say("done")]) as scripted:
-            model = scripted.model.model_copy(update={"max_retries": 1})
-            print(Workflow(Operator("Greet."), model=model).run("Ada").text)  # done
-    """
-
-    status: int
-    message: str = "scripted failure"
-    headers: Mapping[str, str] = field(default_factory=dict[str, str])
-    error: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    """Further fields of the error object, such as ``type`` and ``code``."""
-
-
-@dataclass(frozen=True, slots=True)
-class Hang(Step):
-    """Step that accepts the request and sends no answer until the model is closed.
-
-    Example:
-        with ScriptedModel([Hang()]) as scripted:
-            model = scripted.model.model_copy(update={"timeout": 0.1})
-            try:
-                Workflow(Operator("Greet."), model=model).run("Ada")
-            except OperatorError as error:
-                print(error)
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class BreakOff(Step):
-    """Step that closes the connection after the first `after_chars` characters of `text`.
-
-    Example:
-        with ScriptedModel([BreakOff(after_chars=5)]) as scripted:
-            try:
-                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
-            except OperatorError as error:
-                print(error)
-    """
-
-    after_chars: int
-    text: str = "an answer that breaks off"
-
-
-@dataclass(frozen=True, slots=True)
-class Plausible(Step):
-    """Step that answers with a value that fits the JSON Schema of the request, or with a word if there is no schema.
-
-    Example:
-        with ScriptedModel(lambda request: Plausible()) as scripted:
-            print(Workflow(facts, model=scripted.model).run("hello").output)  # claims=['text']
-    """
-
-
-@dataclass(frozen=True, slots=True)
-class Raw(Step):
-    """Step that sends the given bytes as the response.
-
-    Example:
-        with ScriptedModel([Raw(b"<html>502 Bad Gateway</html>")]) as scripted:
-            try:
-                Workflow(Operator("Greet."), model=scripted.model).run("Ada")
-            except OperatorError as error:
-                print(error)
-    """
-
-    body: bytes
-    content_type: str = "text/html"
-
-
 Request = dict[str, Any]
-"""Body of a chat-completions request: ``messages``, ``tools``, ``response_format``, …"""
+"""Body of a request: ``messages``, ``tools``, ``response_format``, …; of the responses protocol, ``input``, ``text``, …"""
 
 
 class ScriptedModel:
@@ -196,6 +78,7 @@ class ScriptedModel:
         script: Answers in the order of the requests: steps, texts, or functions that take a request and return a step
             or a text. Alternatively, one such function for all requests.
         wants_key: The only API key that the endpoint accepts; None to accept all requests.
+        api: Protocol of `model`; the endpoint has both, at ``/chat/completions`` and ``/responses``.
 
     Attributes:
         requests: The bodies of the requests so far, except those with a wrong key.
@@ -214,11 +97,13 @@ class ScriptedModel:
         | Callable[[Request], Step | BaseModel | str],
         *,
         wants_key: str | None = None,
+        api: Api | None = None,
     ) -> None:
         self.requests: list[Request] = []
         self._wants_key = wants_key
+        self._api: Api | None = api
         self._function = script if callable(script) else None
-        self._steps = [] if callable(script) else [each if callable(each) else _step_of(each) for each in script]
+        self._steps = [] if callable(script) else [each if callable(each) else step_of(each) for each in script]
         self._fault: Exception | None = None
         self._unexpected = 0
         self._lock = threading.Lock()
@@ -236,11 +121,13 @@ class ScriptedModel:
     def model(self) -> Model:
         """Client of this endpoint, without retries, so that a test sees every failure."""
         key = SecretStr(self._wants_key or "scripted")
-        return Model(name="scripted", base_url=self.base_url, api_key=key, max_retries=0)
+        return Model(name="scripted", base_url=self.base_url, api_key=key, max_retries=0, api=self._api)
 
     def __enter__(self) -> Self:
-        exchange = type("Exchange", (_Exchange,), {"choose": staticmethod(self._choose), "closed": self._closed})
+        shared = {"choose": staticmethod(self._choose), "closed": self._closed, "turns": count(1)}
+        exchange = cast("type[_Exchange]", type("Exchange", (_Exchange,), shared))
         self._server = _Server(("127.0.0.1", 0), exchange)
+        exchange.port = self._server.server_port
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.01}, daemon=True).start()
         return self
 
@@ -263,7 +150,7 @@ class ScriptedModel:
         if self._steps:
             raise LeftoverStepsError(
                 f"the model was asked {_times(self.requests)}; left of its script: "
-                f"{', '.join(map(_step_name, self._steps))}"
+                f"{', '.join(map(step_name, self._steps))}"
             )
 
     async def __aenter__(self) -> Self:
@@ -274,55 +161,32 @@ class ScriptedModel:
     ) -> None:
         self.__exit__(kind, error, traceback)
 
-    def _choose(self, path: str, authorization: str, request: Request) -> Step:
+    def _choose(self, wire: Wire, turn: Turn, authorization: str, request: Request) -> Step:
         """Return the step with which a request is answered; called in the thread of the request."""
         key = authorization.removeprefix("Bearer ")
         if self._wants_key is not None and key != self._wants_key:
             return Fail(401, f"Incorrect API key provided: {key}.", error={"code": "invalid_api_key"})
-        if path != "/v1/chat/completions":
-            return Fail(404, f"there is no {path} here")
         with self._lock:
             self.requests.append(request)
+            if fault := wire.fault(request, turn):
+                return Fail(400, fault)
             if self._function is None and not self._steps:
                 self._unexpected += 1
                 return Fail(500, f"request {len(self.requests)} is more than the script has steps")
             step = self._function or self._steps.pop(0)
         try:
-            step = _step_of(step(request)) if callable(step) else step
+            step = step_of(step(request)) if callable(step) else step
             return Say(plausible_answer(request)) if isinstance(step, Plausible) else step
         except Exception as error:  # noqa: BLE001 - raised in the test, at the end of the context
             self._fault = error
             return Fail(400, f"the script failed: {describe(error)}")
 
 
-def _step_of(value: Step | BaseModel | str) -> Step:
-    """Return a step unchanged, and a text or a pydantic model as the step that says it.
-
-    Raises:
-        TypeError: The value is none of these.
-    """
-    if isinstance(value, Step):
-        return value
-    if isinstance(value, str | BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]
-        return Say(value if isinstance(value, str) else value.model_dump_json())
-    raise TypeError(f"a script holds steps, such as Say('…'), texts, pydantic models and functions; got {value!r:.200}")
-
-
-def _is_call(pair: Any) -> bool:
-    match pair:
-        case str(), str() | Mapping():
-            return True
-        case _:
-            return False
-
-
 def _times(requests: Sequence[Any]) -> str:
     return f"{len(requests)} time" + ("s" if len(requests) != 1 else "")
 
 
-def _step_name(step: Any) -> str:
-    """Return the description of an unused step, for an error."""
-    return getattr(step, "__name__", "function") if callable(step) else repr(step)
+_WIRES = {"/v1/chat/completions": CHAT_COMPLETIONS, "/v1/responses": RESPONSES}
 
 
 class _Server(ThreadingHTTPServer):
@@ -332,42 +196,52 @@ class _Server(ThreadingHTTPServer):
 class _Exchange(BaseHTTPRequestHandler):
     """Handler of one HTTP request."""
 
-    choose: Callable[[str, str, Request], Step]
+    choose: Callable[[Wire, Turn, str, Request], Step]
     closed: threading.Event
+    turns: Iterator[int]
+    port: int
     protocol_version = "HTTP/1.1"
 
     def log_message(self, format: str, *args: Any) -> None:
         """Log nothing."""
 
     def do_POST(self) -> None:
-        """Answer a chat-completions request."""
+        """Answer a request of one of the protocols."""
         length = int(self.headers["Content-Length"])
         body = self.rfile.read(length)
         if len(body) < length:  # the client left, such as a run that was cancelled while it sent the request
             self.close_connection = True
             return
         request = json.loads(body)
-        step = self.choose(self.path, self.headers.get("Authorization", ""), request)
+        turn = Turn(self.port, next(self.turns))
         with suppress(ConnectionError):  # the client has gone
-            self._play(step, request)
+            if wire := _WIRES.get(self.path):
+                step = self.choose(wire, turn, self.headers.get("Authorization", ""), request)
+                self._play(step, wire, turn, request)
+            else:
+                self._fail(Fail(404, f"there is no {self.path} here"))
 
-    def _play(self, step: Step, request: Request) -> None:
+    def _play(self, step: Step, wire: Wire, turn: Turn, request: Request) -> None:
         """Answer a request with a step."""
         if isinstance(step, Hang):
             self.closed.wait()
             self.close_connection = True
         elif isinstance(step, Fail):
-            error = {"message": step.message, **step.error}
-            self._send(step.status, json.dumps({"error": error}).encode(), "application/json", step.headers)
+            self._fail(step)
         elif isinstance(step, Raw):
             self._send(200, step.body, step.content_type)
         elif isinstance(step, BreakOff):
-            self._stream(_chunks(Say(step.text[: step.after_chars]), request), broken=True)
-        elif isinstance(step, (Say, CallTools)):
+            said = wire.events(Say(step.text[: step.after_chars]), request, turn)
+            self._stream([*takewhile(wire.is_piece, dropwhile(lambda event: not wire.is_piece(event), said))], None)
+        elif isinstance(step, (Say, CallTools, Refuse)):
             if request.get("stream"):
-                self._stream(_chunks(step, request))
+                self._stream(wire.events(step, request, turn), wire.last)
             else:
-                self._send(200, json.dumps(_completion(step, request)).encode(), "application/json")
+                self._send(200, json.dumps(wire.body(step, request, turn)).encode(), "application/json")
+
+    def _fail(self, step: Fail) -> None:
+        error = {"message": step.message, **step.error}
+        self._send(step.status, json.dumps({"error": error}).encode(), "application/json", step.headers)
 
     def _send(self, status: int, body: bytes, content_type: str, headers: Mapping[str, str] | None = None) -> None:
         self.send_response(status)
@@ -377,8 +251,13 @@ class _Exchange(BaseHTTPRequestHandler):
         self.end_headers()
         self.wfile.write(body)
 
-    def _stream(self, chunks: Iterator[Mapping[str, Any]], broken: bool = False) -> None:
-        """Send chunks as server-sent events; if `broken`, stop before the last chunk."""
+    def _stream(self, events: Iterable[Event], last: str | None) -> None:
+        """Send server-sent events.
+
+        Args:
+            events: The events.
+            last: Data of the last one; empty for none. None to break off.
+        """
         self.send_response(200)
         for name, value in {
             "Content-Type": "text/event-stream",
@@ -387,63 +266,13 @@ class _Exchange(BaseHTTPRequestHandler):
         }.items():
             self.send_header(name, value)
         self.end_headers()
-        for chunk in chunks:
-            if broken and not (chunk["choices"] and chunk["choices"][0]["delta"]):
-                return
-            self._event(json.dumps(chunk))
-        self._event("[DONE]")
-        self.wfile.write(b"0\r\n\r\n")
+        for event in events:
+            self._event(json.dumps(event))
+        if last is not None:
+            if last:
+                self._event(last)
+            self.wfile.write(b"0\r\n\r\n")
 
     def _event(self, data: str) -> None:
         event = f"data: {data}\n\n".encode()
         self.wfile.write(b"%x\r\n%s\r\n" % (len(event), event))
-
-
-def _calls(step: Say | CallTools) -> list[dict[str, Any]]:
-    calls = step.pairs if isinstance(step, CallTools) else ()
-    return [
-        {
-            "index": index,
-            "id": f"call_{index}",
-            "type": "function",
-            "function": {"name": name, "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments)},
-        }
-        for index, (name, arguments) in enumerate(calls)
-    ]
-
-
-def _usage(step: Say | CallTools, request: Request) -> dict[str, int]:
-    """Return the usage of a step, with words counted as tokens."""
-    prompt = sum(len(str(message.get("content") or "").split()) for message in request["messages"])
-    written = len(step.text.split()) + sum(len(call["function"]["arguments"].split()) for call in _calls(step))
-    return {"prompt_tokens": prompt, "completion_tokens": written, "total_tokens": prompt + written}
-
-
-def _finish_reason(step: Say | CallTools) -> str:
-    return "tool_calls" if isinstance(step, CallTools) else step.finish_reason
-
-
-def _completion(step: Say | CallTools, request: Request) -> dict[str, Any]:
-    """Return a step as the body of a response that is not streamed."""
-    message = {"role": "assistant", "content": step.text, "tool_calls": _calls(step) or None}
-    choice = {"index": 0, "message": message, "finish_reason": _finish_reason(step)}
-    return {**_common_fields(request, "chat.completion"), "choices": [choice], "usage": _usage(step, request)}
-
-
-def _chunks(step: Say | CallTools, request: Request) -> Iterator[dict[str, Any]]:
-    """Yield a step as the chunks of a streamed response."""
-    head = _common_fields(request, "chat.completion.chunk")
-    deltas: list[dict[str, Any]] = [{"content": piece} for piece in re.findall(r"\S+\s*|\s+", step.text)]
-    if calls := _calls(step):
-        deltas.append({"tool_calls": calls})
-    for delta in deltas:
-        yield {**head, "choices": [{"index": 0, "delta": delta, "finish_reason": None}]}
-    yield {**head, "choices": [{"index": 0, "delta": {}, "finish_reason": _finish_reason(step)}]}
-    options: Any = request.get("stream_options") or {}
-    if options.get("include_usage"):
-        yield {**head, "choices": [], "usage": _usage(step, request)}
-
-
-def _common_fields(request: Request, kind: str) -> dict[str, Any]:
-    """Return the fields that every response and chunk has."""
-    return {"id": "scripted", "object": kind, "created": 0, "model": request.get("model", "")}

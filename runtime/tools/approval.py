@@ -9,12 +9,13 @@ from typing import Any, cast
 
 from pydantic import StrictBool
 
-from operad.runtime.events import current_scope
-from operad.runtime.events.interrupts import interrupt
+from operad.runtime.events import Scope, current_scope
+from operad.runtime.events.interrupts import asked_before, interrupt
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.signature import is_context
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
+from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
 Approve = StrictBool | Callable[..., bool | Awaitable[bool]]
@@ -28,13 +29,17 @@ REFUSAL = "no: "
 """Beginning of an answer that refuses a call and gives the reason."""
 
 
-async def approve(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -> Mapping[str, Any]:
+async def approve(
+    tool: str, parameters: Schema, arguments: Mapping[str, Any], *, pin: str = "", note: str = ""
+) -> Mapping[str, Any]:
     """Ask a person to allow a call of a tool, and return the arguments of the call when the person does.
 
     Args:
         tool: Name of the tool.
         parameters: JSON Schema of the tool's arguments.
         arguments: Arguments of the call, which are shown to the person.
+        pin: Hash of what a server says of the tool; an answer for another one does not apply.
+        note: Text before the question.
 
     Returns:
         The same arguments, or those that the person gives in their place.
@@ -49,25 +54,36 @@ async def approve(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -
             f"tool {tool!r} asks a person before it runs, and no run is in progress here; call it in an operator"
         )
     allowed = scope.run.questions.allowed
-    if tool in allowed:
+    if (tool, pin) in allowed:
         return arguments
+    if pin and not note and await _has_changed(scope, tool, pin):
+        note = f"The description or the arguments of {tool} have changed since you were last asked."
     arguments_text = json.dumps(dict(arguments), ensure_ascii=False, default=str)
+    before = f"{note}\n" if note else ""
     question = (
-        f"Allow the tool {tool} with {arguments_text}? "
+        f"{before}Allow the tool {tool} with {arguments_text}? "
         "Answer yes, no, no: REASON, always (for the rest of this run), or other arguments as an object."
     )
-    answer = await interrupt(question, _form(tool, parameters, json.loads(arguments_text)))
+    answer = await interrupt(question, _form(tool, parameters, json.loads(arguments_text), pin))
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
     if answer == "always":
-        allowed.add(tool)
+        allowed.add((tool, pin))
     elif answer != "yes":
         reason = answer.removeprefix("no").removeprefix(":").strip()
         raise ToolError(f"a person did not allow {tool} with {arguments_text}{': ' if reason else ''}{reason}")
     return arguments
 
 
-def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -> Schema:
+async def _has_changed(scope: Scope, tool: str, pin: str) -> bool:
+    """Return True if a tool was allowed in this run, or asked about before a restart, with another pin."""
+    if any(name == tool and other != pin for name, other in scope.run.questions.allowed):
+        return True
+    forms: list[Schema] = [json.loads(form) for _, (_, form, _) in await asked_before(scope) if form]
+    return any(approved_call(form)[0] == tool and form[APPROVAL].get("pin", pin) != pin for form in forms)
+
+
+def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any], pin: str) -> Schema:
     """Return the JSON Schema of the answers: a word, a refusal with a reason, or other arguments as an object."""
     shared = {key: parameters[key] for key in ("$defs", "definitions") if key in parameters}
     form: Schema = {
@@ -75,7 +91,7 @@ def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any]) -> Schema
         "if": {"type": "object"},
         "then": {key: value for key, value in parameters.items() if key not in shared},
         "else": {"if": {"type": "string", "pattern": f"^{REFUSAL}"}, "else": {"enum": list(ANSWERS)}},
-        APPROVAL: {"tool": tool, "arguments": arguments},
+        APPROVAL: {"tool": tool, "arguments": arguments, **({"pin": pin} if pin else {})},
     }
     try:
         check_schema(form)

@@ -71,6 +71,7 @@ class Tool(Value, Generic[P, R]):
         id: Id of the tool in a toolkit.
         approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of the
             call by name, and returns True if a person is to be asked: ``approve=lambda amount: amount > 100``.
+        pin: Hash of what a server says of the tool, to which an approval applies; empty for functions.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -80,8 +81,9 @@ class Tool(Value, Generic[P, R]):
     timeout: Annotated[float, BeforeValidator(in_seconds)] | None = Field(default=None, gt=0)
     id: str = Field(default_factory=new_id)
     approve: Annotated[Approve, PlainSerializer(bool, when_used="json")] = False
+    pin: str = ""
 
-    _indifferent = Value._indifferent | {"approve"}
+    _indifferent = Value._indifferent | {"approve", "pin"}
     _signature: Signature | None = PrivateAttr(default=None)
 
     def __getstate__(self) -> dict[Any, Any]:
@@ -188,7 +190,7 @@ class Tool(Value, Generic[P, R]):
         """
         checked = self._checked(arguments)
         if await is_needed(self.approve, {**self._defaults(), **checked}):
-            allowed = await approve(self.name, self.parameters, arguments)
+            allowed = await approve(self.name, self.parameters, arguments, pin=self.pin)
             if allowed != arguments:
                 return await self._call_instead(allowed)
         return await self._call_in_time(checked)

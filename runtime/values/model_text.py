@@ -10,11 +10,18 @@ from typing import Any, cast
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
+from operad.runtime.values.blob import blob_parts
+
 
 def as_text(value: Any) -> str:
-    """Return a value, such as the result of a tool, as text for a model: text as it is, other values as JSON."""
+    """Return a value, such as the result of a tool, as text for a model: text as it is, other values as JSON.
+
+    Blobs, alone or in a list with texts, are described by type and size.
+    """
     if isinstance(value, str):
         return value
+    if parts := blob_parts(value):
+        return "\n".join(map(str, parts))
     try:
         return json.dumps(value, ensure_ascii=False, default=plain)
     except TypeError:  # a key that is not text, such as a date

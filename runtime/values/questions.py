@@ -66,11 +66,11 @@ class Questions:
 
     Attributes:
         asked: Questions by id, each with the future of its answer.
-        allowed: Names of the tools that a person has allowed for the rest of the run.
+        allowed: Tools that a person has allowed for the rest of the run: their names and pins.
     """
 
     def __init__(self) -> None:
-        self.allowed: set[str] = set()
+        self.allowed: set[tuple[str, str]] = set()
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:

@@ -139,20 +139,32 @@ class AnswerSchema:
         Another value is the object's only key ``answer``. Optional keys that may be null are required, because strict
         mode has no others.
         """
-        schema = self.schema or {}
+        schema = self._root
         if self.is_enclosed:
             moved = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
             inner = {key: value for key, value in schema.items() if key not in moved}
             return AnswerSchema.unchecked({**object_schema({"answer": inner}), **moved})
+        schema = schema if "type" in schema else {"type": "object", **schema}
         properties: Schema = schema.get("properties", {})
         optional = [part for name, part in properties.items() if name not in schema.get("required", ())]
         is_nullable = optional and all(map(_may_be_null, optional))
-        return AnswerSchema.unchecked({**schema, "required": list(properties)}) if is_nullable else self
+        if is_nullable:
+            return AnswerSchema.unchecked({**schema, "required": list(properties)})
+        return self if schema is self.schema else AnswerSchema.unchecked(schema)
+
+    @cached_property
+    def _root(self) -> Schema:
+        """The schema; that of a recursive type, which is a reference, with the referenced schema at its root."""
+        schema: Any = self.schema or {}
+        kind, _, name = str(schema.get("$ref", "")).rpartition("/")
+        target = schema.get("$defs", {}).get(name) if kind == "#/$defs" and schema.keys() == {"$ref", "$defs"} else None
+        return {**target, "$defs": schema["$defs"]} if isinstance(target, dict) else schema
 
     @property
     def is_enclosed(self) -> bool:
         """True if a model is asked for an object around the answer, because the answer is not one."""
-        return (self.schema or {}).get("type", "object") != "object"
+        schema = self._root
+        return schema.get("type") != "object" and not ("type" not in schema and "properties" in schema)
 
     @cached_property
     def response_format(self) -> Mapping[str, Any]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import base64
 import json
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from html import escape
 from typing import NamedTuple, cast
 from urllib.parse import quote, quote_plus
 
@@ -86,7 +87,7 @@ def fill_secrets(text: str, value_of: Callable[[Secret], str], other: Callable[[
 
 
 def hide(text: str, values: Iterable[str]) -> str:
-    """Return a text with secret values replaced by `HIDDEN`, also in Base64, in a URL and in JSON."""
+    """Return a text with secret values replaced by `HIDDEN`, also in Base64, in a URL, in JSON and in HTML."""
     for form in _forms(values):
         text = text.replace(form, HIDDEN)
     return text
@@ -104,10 +105,26 @@ def _forms(values: Iterable[str]) -> list[str]:
     forms: set[str] = set()
     for value in values:
         if len(value) >= MIN_HIDDEN:
-            encoded = base64.b64encode(value.encode()).decode()
-            written = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1])
-            forms |= {value, encoded, quote(value), quote(value, safe=""), quote_plus(value), *written}
+            written = (json.dumps(value)[1:-1], json.dumps(value, ensure_ascii=False)[1:-1], escape(value))
+            forms |= {
+                value,
+                *_in_base64(value.encode()),
+                quote(value),
+                quote(value, safe=""),
+                quote_plus(value),
+                *written,
+            }
     return sorted(forms, key=len, reverse=True)
+
+
+def _in_base64(value: bytes) -> Iterator[str]:
+    """Yield a value in Base64: alone, and the characters that it alone determines within longer data, such as ``name:value``."""
+    yield base64.b64encode(value).decode()
+    for before in range(3):
+        encoded = base64.b64encode(bytes(before) + value)
+        first, last = -(-before * 8 // 6), (before + len(value)) * 8 // 6
+        yield encoded[first:last].decode()
+        yield base64.urlsafe_b64encode(bytes(before) + value)[first:last].decode()
 
 
 def missing_text(names: Iterable[str]) -> str:

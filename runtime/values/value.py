@@ -15,7 +15,7 @@ from operad.runtime.values.validation import nearest_choice, requirement
 class Record(BaseModel):
     """A frozen value that Operad constructs in each call of an operator, as fast as pydantic does; see `Value`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64")
+    model_config = ConfigDict(frozen=True, extra="forbid", ser_json_bytes="base64", val_json_bytes="base64")
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"id"})
     """Fields that the fingerprint omits: those that do not influence answers, and secrets."""

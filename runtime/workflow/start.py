@@ -11,7 +11,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.fallbacks import with_fallbacks
 from operad.runtime.graph.graph import asking
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.models.model import NoModelError
+from operad.runtime.models.resolve import NoModelError
 from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, did_you_mean, shorten

@@ -7,9 +7,11 @@ with ScriptedModel([Say("Hello.")]) as endpoint:
 """
 
 from operad.runtime.testing import (
+    DIALECTS,
     BreakOff,
     CallTools,
     DeadlockError,
+    Dialect,
     Fail,
     FakeClockLoop,
     FakeComfyUI,
@@ -17,6 +19,7 @@ from operad.runtime.testing import (
     LeftoverStepsError,
     Plausible,
     Raw,
+    Refuse,
     Say,
     ScriptedModel,
     ScriptedReasoner,
@@ -27,9 +30,11 @@ from operad.runtime.testing import (
 )
 
 __all__ = [
+    "DIALECTS",
     "BreakOff",
     "CallTools",
     "DeadlockError",
+    "Dialect",
     "Fail",
     "FakeClockLoop",
     "FakeComfyUI",
@@ -37,6 +42,7 @@ __all__ = [
     "LeftoverStepsError",
     "Plausible",
     "Raw",
+    "Refuse",
     "Say",
     "ScriptedModel",
     "ScriptedReasoner",

@@ -38,7 +38,8 @@ with atheris.instrument_imports(include=OURS, enable_loader_override=False) if I
     from bounds import LONGEST, MEMORY, attempt
     from inputs import anything, broken
 
-    sys.path.insert(0, str(Path(__file__).parents[1] / "example" / "release_credits"))
+    for folder in ("example/release_credits", "support"):  # as pytest has them
+        sys.path.insert(0, str(Path(__file__).parents[1] / folder))
     from targets import TARGETS
 
 Run = Callable[[bytes], None]

@@ -23,6 +23,7 @@ from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.worf_files import pair, read_items
 from operad.cli.evaluate.work import evaluate
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
+from operad.configs.capabilities import Capabilities
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
 from operad.configs.loader import load_text
@@ -53,7 +54,7 @@ from operad.operators.comfyui.prompt import assign_values, issues_of, with_value
 from operad.operators.comfyui.reading import mapping_of
 from operad.operators.comfyui.run import outputs_of
 from operad.operators.conditions import Case, compare, fault_of
-from operad.operators.media.documents import read_document
+from operad.operators.media import documents
 from operad.operators.media.echarts import echarts_option
 from operad.operators.media.fences import first_fenced, unfenced
 from operad.operators.nodes import NODE_TYPES
@@ -63,7 +64,7 @@ from operad.operators.sandbox.template import TemplateLimits, check_template, na
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import Selector, Text, Variables, VariableType, selectors_in, texts_in
 from operad.runtime.knowledge.chunks import chunks
-from operad.runtime.knowledge.extract import extract
+from operad.runtime.knowledge.extract import extract, passages_of
 from operad.runtime.knowledge.insights import Experience, Insights
 from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.knowledge.similarity import similarity
@@ -322,9 +323,14 @@ _CHUNKS = (
 # What people write
 
 
+def harmless_here(capabilities: Capabilities) -> bool:
+    """Trust a file, so that all of it is read, unless that would run, start, read or write what is named in it."""
+    return {each.kind for each in capabilities.each} <= {"sends", "reaches", "sets", "requests"}
+
+
 def expert(data: bytes) -> None:
     with folder() as home:
-        configuration = load_text(text_of(data), "fuzz", Path(home))
+        configuration = load_text(text_of(data), "fuzz", Path(home), trust=harmless_here)
         refusing(configuration.agent, *(partial(configuration.expert, each.name) for each in configuration.profiles))
 
 
@@ -409,11 +415,20 @@ def comfyui_node(data: bytes) -> None:
 
 
 def document(suffix: str) -> Callable[[bytes], None]:
+    """Read a document here, for a process of its own for each input would take most of the time, and show no branches."""
+
     def run(data: bytes) -> None:
-        refusing(lambda: extract(data, f"file{suffix}"))
-        in_file(f"file{suffix}", lambda path: read_document(FileDescriptor.of(path)))(data)
+        for reader in (passages_of, partial(documents.text_of, max_chars=documents.MAX_DOCUMENT_CHARS)):
+            with suppress(Exception):  # readers may raise anything; the process that runs them makes an error of it
+                reader(data, suffix)
 
     return run
+
+
+def document_process(data: bytes) -> None:
+    """Read a document as users do, in a process of its own."""
+    refusing(lambda: extract(data, "file.csv"))
+    in_file("file.csv", lambda path: documents.read_document(FileDescriptor.of(path)))(data)
 
 
 def changelog(data: bytes) -> None:
@@ -620,9 +635,9 @@ TARGETS: Mapping[str, Target] = {
     # what people write
     "yaml": Target(lambda data: parse_document(text_of(data), "fuzz", list_as="list"), lambda: fenced("yaml")[: samples.MOST]),
     "expert": Target(expert, lambda: [*fenced("yaml", "configuration", "leader", "joins", "map")[:20], *samples.files("chat2graph/*.yml")[:3]]),
-    "services": Target(in_file("services.yaml", lambda path: load_services(path, None)), lambda: fenced("yaml", "nodes*", "configuration")),
-    "tasks-lines": Target(in_file("tasks.jsonl", read_tasks), _tasks),
-    "tasks-yaml": Target(in_file("tasks.yaml", read_tasks), _tasks),
+    "services": Target(in_file("services.yaml", lambda path: load_services(path, None, harmless_here)), lambda: fenced("yaml", "nodes*", "configuration")),
+    "tasks-lines": Target(in_file("tasks.jsonl", partial(read_tasks, trust=harmless_here)), _tasks),
+    "tasks-yaml": Target(in_file("tasks.yaml", partial(read_tasks, trust=harmless_here)), _tasks),
     "asked": Target(asked, lambda: [joined(b"{type: boolean}", b"yes"), joined(b'{"enum": ["a", 1]}', b"1")], (WrongAnswerError,)),
     "inputs": Target(inputs, lambda: [joined(b"text", b'["a"]', b"7")]),
     "condition": Target(condition, lambda: as_json(["and", [[["text", "1"], "contains", "a"], [["n", "1"], ">", "7"]]]), (ValidationError,)),
@@ -635,6 +650,7 @@ TARGETS: Mapping[str, Target] = {
         f"document{suffix}": Target(document(suffix), partial(samples.documents, suffix))
         for suffix in (".docx", ".xlsx", ".pptx", ".pdf", ".html", ".csv", ".txt", ".md", ".eml", ".epub")
     },
+    "document-process": Target(document_process, lambda: samples.documents(".csv")),
     "changelog": Target(changelog, lambda: samples.files("example/data/NEWS", "unit/data/news/*")),
     "docstring": Target(docstring, lambda: [b"Say it.\n\nArgs:\n    a (int): One.\n        More.\n    *b: Two.\n\nReturns:\n    c", b"S.\n\nParameters\n----------\na, b : int\n    One.\n", b"S.\n\n:param int a: One.\n:type a: int\n"]),
     "text": Target(plain_text, lambda: [joined(b"# A\n\n```json\n[1, 2]\n```\n\n1;2;3", b"a;b;c")]),

@@ -25,6 +25,7 @@ from operad import (
 )
 from operad.operators.mcp import StdioServer
 from operad.runtime import BuiltinWorkflow, Profile, RunningLoopError
+from operad.runtime.testing import ScriptedReasoner
 
 
 class Claims(BaseModel):
@@ -44,6 +45,10 @@ def search(claim: str) -> str:
 @operator
 def facts(job: Job) -> str:
     return job.goal
+
+
+def pieces(text):
+    yield text
 
 
 def several(*values):
@@ -137,15 +142,28 @@ WRONG = {
     ),
     "Operator(42)": (
         lambda: Operator(42),
-        "Operator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
+        "Operator(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got 42 (int)",
     ),
     "an empty instruction": (
         lambda: Operator(" "),
         "Operator(…): instruction: the instruction is empty: say what the operator is to do",
     ),
-    "a function in place of an instruction": (
+    "a class in place of an instruction": (
+        lambda: Operator(Claims),
+        "Operator(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got <class '",
+    ),
+    "a function without names as an instruction": (
         lambda: Operator(several),
-        "Operator(…) expects an instruction as text, or an OperatorConfig; got the function several",
+        "operator 'several': parameter '*values' is variadic positional; parameters are bound by name; wrap it in a",
+    ),
+    "a generator as an instruction": (
+        lambda: Operator(pieces),
+        "instruction: the function 'pieces' is a generator; return the text instead",
+    ),
+    "an instruction that is no text": (
+        lambda: BuiltinWorkflow(Operator(lambda: 42, id="a")).run("x", ScriptedReasoner([])),
+        "operator 'a' of workflow 'workflow' failed on attempt 1: operator 'a': its instruction is a function, which "
+        "returned 42 (int); return a text that says what the operator is to do",
     ),
     "output=42": (
         lambda: Operator("Say.", output=42),
@@ -230,7 +248,7 @@ WRONG = {
     ),
     "Evaluator(42)": (
         lambda: Evaluator(42),
-        "Evaluator(…) expects an instruction as text, or an OperatorConfig; got 42 (int)",
+        "Evaluator(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got 42 (int)",
     ),
     "Evaluator(output=…, ports=…)": (
         lambda: Evaluator("Be good.", output=Claims, ports=["a"]),

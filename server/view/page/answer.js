@@ -10,7 +10,8 @@ function answerForm({ schema, arguments: given }, answer, say) {
     fields.push({ name, ...field });
     return make("label.field", {}, make("span", { textContent: needed ? label : `${label} (may be left out)`, dir: "auto" }), field.input, of?.description ? make("span.soft", { textContent: of.description, dir: "auto" }) : null);
   };
-  const kind = schema?.type;
+  const words = schema?.if?.type === "string" ? (schema.then?.enum ?? []) : []; // which may be given in place of an object
+  const kind = words.length ? "object" : schema?.type;
   const simple = kind === "object" && schema.properties && Object.values(schema.properties).every((each) => ["string", "boolean", "integer", "number"].includes(each?.type) || each?.enum);
   const rows = simple ? Object.entries(schema.properties).map(([name, of]) => add(name, of, schema.required?.includes(name) ?? false)) : [add("answer", schema, true)];
   if (kind === "boolean") {
@@ -26,7 +27,7 @@ function answerForm({ schema, arguments: given }, answer, say) {
         say(`that is no JSON: ${error.message}`);
       }
     },
-  }, rows, make("button.main", { textContent: "Answer" }));
+  }, rows, make("div", {}, make("button.main", { textContent: "Answer" }), words.map((word) => make("button", { type: "button", textContent: word, onclick: () => answer(JSON.stringify(word)) }))));
 }
 
 /** An input for a value, and how to read it as JSON: undefined where it is empty and not needed. */

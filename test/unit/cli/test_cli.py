@@ -109,15 +109,29 @@ def test_job_files_and_inputs_reach_the_model(operad, expert, tmp_path):
     assert all(text in prompt for text in ("Greet Ada.", "The world is round.", "tone", "warm"))
 
 
-def test_an_input_whose_name_an_instruction_has_in_braces_is_remarked_on(operad, expert):
-    expert.write_text(EXPERT.replace("Greet.", "'Greet {name} in {{ tone }} words.'"))
+def test_an_input_whose_name_an_instruction_has_in_doubled_braces_is_remarked_on(operad, expert):
+    expert.write_text(EXPERT.replace("Greet.", "'Greet Ada in {{ tone }} words.'"))
     with ScriptedModel([Say("ok"), Say("ok")]) as endpoint:
         command = "run", expert, "--base-url", endpoint.base_url, "--job", "Greet Ada."
         _, _, err = operad(*command, "--input", "tone=warm")
         _, _, without = operad(*command)
-    remark = "operator 'greet': {tone} in its instruction is not filled in; the model sees the inputs of the job by"
-    assert f"expert.yaml: {remark} their names\n" in err
-    assert "filled in" not in without
+    remark = "operator 'greet': {{tone}} in its instruction is text in braces; for the value, write {tone}"
+    assert f"expert.yaml: {remark}\n" in err
+    assert "text in braces" not in without
+
+
+def test_an_instruction_gets_the_inputs_of_a_run_by_name(operad, expert):
+    expert.write_text(EXPERT.replace("Greet.", "'Greet {name} in {tone} words.'"))
+    with ScriptedModel([Say("ok")]) as endpoint:
+        command = "run", expert, "--base-url", endpoint.base_url, "--job", "Greet.", "--input", "name=Ada"
+        status, _, err = operad(*command)
+        assert (status, endpoint.requests) == (2, [])
+        operad(*command, "--input", "tone=warm")
+    assert (
+        "greet: its instruction has {tone}: no operator before it and no input of the job is 'tone'; before it: no operator; "
+        "inputs: name. For braces in the text, write {{tone}} [unknown-name]"
+    ) in " ".join(err.split())
+    assert endpoint.requests[0]["messages"][-1]["content"].endswith("## Instruction\nGreet Ada in warm words.")
 
 
 def test_an_input_that_begins_as_json_and_is_none_is_remarked_on(operad, expert):

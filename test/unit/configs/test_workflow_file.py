@@ -98,7 +98,7 @@ def with_model(flow, model):
     return flow
 
 
-@pytest.mark.parametrize("settings", ["", "reasoner: {max_turns: 3}\n"])
+@pytest.mark.parametrize("settings", ["", "reasoner: {max_rounds: 3}\n"])
 @pytest.mark.parametrize(
     "run",
     [

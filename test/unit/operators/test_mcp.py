@@ -4,21 +4,21 @@ import asyncio
 import json
 import logging
 import os
-import socket
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import uvicorn
 from mcp.server.mcpserver import MCPServer
+from mcp_servers import served
 from pydantic import TypeAdapter, ValidationError
 
 from operad.configs import load
 from operad.operators.mcp import McpServer, McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.runtime.tools.connections import Connections
 from operad.runtime.tools.toolkit import Action, Toolkit
+from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import MissingExtraError, ToolError
 
 if TYPE_CHECKING:
@@ -141,7 +141,7 @@ async def test_a_servers_tools_are_listed_called_and_closed(
         assert by_name["add"].parameters["required"] == ["a"]
         assert by_name["add"].id == f"{demo.id}/add"
         assert await by_name["add"].call({"a": 1}) == "2"
-        assert await by_name["picture"].call({}) == "[image/png image, 3 bytes]"
+        assert await by_name["picture"].call({}) == [Blob(data=b"\0\0\0", media_type="image/png")]
         assert await by_name["figures"].call({}) == '{"sum": 1}'
         with pytest.raises(ToolError, match="not on Sundays"):
             await by_name["refuse"].call({})
@@ -230,19 +230,6 @@ async def test_a_run_that_ends_while_a_server_starts_ends_the_server():
             await asking
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
-
-
-@asynccontextmanager
-async def served(app: Any) -> AsyncGenerator[str, None]:
-    """The address of an app that is served in this loop; the listening socket queues whoever comes early."""
-    with socket.create_server(("127.0.0.1", 0)) as listening:
-        server = uvicorn.Server(uvicorn.Config(app, log_config=None, ws="none"))
-        serving = asyncio.create_task(server.serve(sockets=[listening]))
-        try:
-            yield f"http://127.0.0.1:{listening.getsockname()[1]}"
-        finally:
-            server.should_exit = True
-            await serving
 
 
 @pytest.mark.parametrize("kind", ["STREAMABLE_HTTP", "SSE"])

@@ -1,5 +1,7 @@
 """Named secrets: they reach the server that a file names, and nothing that is stored, shown or logged."""
 
+import base64
+import html
 import io
 import json
 import logging
@@ -215,10 +217,34 @@ async def test_the_value_of_a_variable_names_no_secret():
     assert sent.headers["X-Key"] == "{{secret.A}}"
 
 
+@pytest.mark.parametrize("name", [r"{{\u0073ecret.A}}", r"\u007b{secret.A}}", r"{{\nsecret.A\t}}"])
+async def test_what_looks_like_a_reference_after_decoding_json_is_text(name):
+    graph = request(method="post", body=["json", [["", f'{{"a": "{name} \\u00e9 \\"{{{{#1.text#}}}}\\""}}']]])
+    assert secret_uses(graph) == []
+    [(_, sent)], _ = await ran(graph, text='"x"', secrets={"A": KEY})
+    assert json.loads(sent.body) == {"a": json.loads(f'"{name}"') + ' é ""x""'}
+
+
 async def test_a_secret_that_a_server_repeats_is_hidden():
     graph = request(authorization=["basic", "ada:{{secret.A}}"])
     _, message = await ran(graph, secrets={"A": KEY}, answer=f"you said {KEY}".encode())
     assert message.outputs["body"] == "you said [hidden]"
+
+
+@pytest.mark.parametrize("before", ["", "a", "ab", "ada:", "ada 1:"])
+@pytest.mark.parametrize("key", [KEY, "key/ÿÿ?>~>"])
+async def test_a_secret_in_what_a_server_repeats_in_base64_or_html_is_hidden(before, key):
+    graph = request(authorization=["basic", "{{secret.A}}"])
+    sent = f"{before}{key}.\n".encode()
+    answers = [base64.b64encode(sent), base64.urlsafe_b64encode(sent), html.escape(f"<{key}>").encode()]
+    _, message = await ran(graph, secrets={"A": key}, answer=b" ".join(answers))
+    repeated = message.outputs["body"].split(" ")
+    assert repeated[2] == "&lt;[hidden]&gt;"
+    for text in repeated[:2]:
+        start, _, end = text.partition("[hidden]")
+        assert end
+        assert base64.b64decode(start + "A" * (-len(start) % 4))[: len(before)] == before.encode()
+        assert len(start + end) * 6 <= (len(sent) - len(key.encode())) * 8 + 26  # padding, and bits shared with others
 
 
 async def test_missing_secrets_are_an_error_before_the_run_that_names_all_of_them():

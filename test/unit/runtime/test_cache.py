@@ -530,13 +530,13 @@ def test_weights_that_change_make_another_key(tmp_path):
 
 REASONERS = [
     *(MonoModelReasoner(model) for model in MODELS[:2]),
-    MonoModelReasoner(MODELS[0], max_turns=1),
+    MonoModelReasoner(MODELS[0], max_rounds=1),
     MonoModelReasoner(MODELS[0], max_repairs=1),
     DualModelReasoner(MODELS[0]),
     DualModelReasoner(MODELS[0], MODELS[1]),
     DualModelReasoner(MODELS[1], MODELS[0]),
-    DualModelReasoner(MODELS[0], max_turns=1),
-    DualModelReasoner(MODELS[0], max_turns=1),
+    DualModelReasoner(MODELS[0], max_rounds=1),
+    DualModelReasoner(MODELS[0], max_tool_rounds=1),
     DualModelReasoner(MODELS[0], max_repairs=1),
 ]
 

@@ -32,7 +32,7 @@ from operad.runtime.models.model import MOST_CALLS, Model
 from operad.runtime.reasoning.prompt import DATA_RULE
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Raw, Say, ScriptedModel
-from operad.runtime.values.errors import AnswerError, InputError, ModelError
+from operad.runtime.values.errors import AnswerError, InputError, MaxTurnsError, ModelError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import SchemaMismatch
@@ -167,7 +167,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("status", "headers", "part"), ENDLESS.values(), ids=ENDLESS)
 async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, headers, part):
-    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 100_000)
+    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 100_000)
 
     async def endless(request):
         yield web.reply(status=status, content_length=None, content_type=EVENTS, **headers)
@@ -181,7 +181,7 @@ async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, heade
 
 
 async def test_an_answer_that_unpacks_to_too_much_is_given_up(web, monkeypatch):
-    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 1_000_000)
     bomb = gzip.compress(b"x" * 50_000_000)
     assert len(bomb) < 100_000
     address = await web.serve(web.reply(bomb, content_type=EVENTS, content_encoding="gzip"))
@@ -377,11 +377,11 @@ def page(tmp_path):
 async def test_a_model_that_obeys_a_document_has_no_more_tools_and_turns_than_before(page):
     shell = CallTools([("shell", {"command": "rm -rf /"})])
     async with ScriptedModel([shell, shell, Say("I could not.")]) as endpoint:
-        reasoner = MonoModelReasoner(endpoint.model, max_turns=3)
+        reasoner = MonoModelReasoner(endpoint.model, max_rounds=3)
         assert await reasoner.infer(task(Tool.of(echo), files=(page,))) == "I could not."
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests]
     assert offered == [["echo"]] * 3
-    assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "none"]
+    assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "auto"]
     assert endpoint.requests[1]["messages"][-1]["content"] == "ToolError: there is no tool 'shell'; there are: echo"
     system, user = endpoint.requests[0]["messages"]
     assert DATA_RULE in system["content"]
@@ -395,9 +395,10 @@ async def test_a_thinker_that_never_finishes_has_a_bounded_number_of_turns(page)
         return Say("done")
 
     async with ScriptedModel(think) as endpoint:
-        reasoner = DualModelReasoner(endpoint.model, max_turns=3)
-        assert await reasoner.infer(task(files=(page,))) == "done"
-    assert len(endpoint.requests) == 7
+        reasoner = DualModelReasoner(endpoint.model, max_rounds=3)
+        with pytest.raises(MaxTurnsError) as raised:
+            await reasoner.infer(task(files=(page,)))
+    assert (raised.value.turns, len(endpoint.requests)) == (3, 6)
 
 
 async def test_a_model_that_obeys_a_document_takes_no_port_that_is_not_there(page):

@@ -16,7 +16,8 @@ from operad.runtime.models.chat_stream import ChatStream
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.endpoint import OPENAI_URL, _certificates
 from operad.runtime.models.messages import Message, ToolCall
-from operad.runtime.models.model import DEFAULT_MODEL, Model, resolve_model
+from operad.runtime.models.model import DEFAULT_MODEL, Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
@@ -205,7 +206,7 @@ FAILURES = [
     ),
     (
         Raw(b'data: {"error": {"message": "out of memory"}}\n\n', EVENTS),
-        "broke off its answer: APIError: out of memory; try again",
+        "broke off its answer: out of memory; try again",
     ),
     (
         Raw(b'data: {"choices": [{"index": 0, "delta": {"content": "half"}}]}\n\n', EVENTS),
@@ -556,6 +557,6 @@ async def test_openai_gets_the_newer_name_of_max_tokens(monkeypatch):
 
     monkeypatch.setattr(ChatCompletions, "_chunks", chunks)
     with pytest.raises(ModelError):
-        await Model(api_key=SecretStr(KEY), max_tokens=5).complete(HELLO)
+        await Model(api_key=SecretStr(KEY), max_tokens=5, api="chat-completions").complete(HELLO)
     assert asked["max_completion_tokens"] == 5
     assert "max_tokens" not in asked

@@ -9,8 +9,9 @@ from pydantic import SecretStr
 from operad import Model, Operator, Workflow
 from operad.runtime.models.embedding import EmbeddingModel
 from operad.runtime.models.messages import Message
-from operad.runtime.models.model import DEFAULT_MODEL, resolve_model
+from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.models.names import OPENAI, PREFIXES, VENDORS, locate, locate_told, vendor_at
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.testing import Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError, ModelError
 

@@ -3,7 +3,10 @@ import os
 import select
 import signal
 import sys
+import threading
 from concurrent.futures import CancelledError, ThreadPoolExecutor
+from contextlib import suppress
+from socket import MSG_DONTWAIT, send_fds, socketpair
 from typing import Any
 
 import pytest
@@ -19,6 +22,11 @@ on_linux = pytest.mark.skipif(sys.platform != "linux", reason="a matter of Linux
 
 FOREVER = ReadingLimits(seconds=100_000)
 ENDLESS = b"__import__('time').sleep(10**6)"
+
+SLEEP = "__import__('time').sleep(10**6)"
+SOCKET = """__import__('socket').socket(fileno=next(n for n in range(3, 100)
+    if __import__('os').path.exists(f'/proc/self/fd/{n}')
+    and __import__('stat').S_ISSOCK(__import__('os').fstat(n).st_mode)))"""
 
 
 def answer(code: Any, answer: Any = str, **limits: Any) -> Any:
@@ -59,6 +67,8 @@ def test_half_a_surrogate_pair_is_replaced():
         ("__import__('os')._exit(0)", {}, r"made its reader fail: it is broken, or takes more than"),
         ("1 / 0", {}, r"cannot be read as a file: ZeroDivisionError: division by zero"),
         ("7", {}, r"cannot be read as a file: its reader gave no valid answer; save it anew"),
+        (f"[{SOCKET}.send(bytes(8)), {SLEEP}]", {}, r"made its reader fail: it is broken, or takes more than"),
+        (f"[{SOCKET}.shutdown(2), {SLEEP}]", {}, r"made its reader fail: it is broken, or takes more than"),
     ],
 )  # fmt: skip
 @on_linux
@@ -160,6 +170,43 @@ def test_an_interrupted_caller_ends_its_reader():
     assert answer("'figs'") == "figs"
 
 
+async def test_a_caller_that_waits_for_its_turn_can_be_given_up(monkeypatch):
+    asked, ended = threading.Event(), threading.Event()
+
+    class Asked(reader_process._Server):
+        def place(self, is_cancelled):
+            return super().place(lambda: asked.set() or is_cancelled())
+
+    def waits():
+        try:
+            endless()
+        finally:
+            ended.set()
+
+    monkeypatch.setattr(reader_process, "_server", server := Asked())
+    others = [asyncio.ensure_future(in_function_thread("it", endless)) for _ in range(reader_process.MOST_READERS)]
+    while server._free:
+        await asyncio.sleep(0)
+    asked.clear()
+    waiting = asyncio.ensure_future(in_function_thread("it", waits))
+    await asyncio.to_thread(asked.wait)
+    waiting.cancel()
+    assert await asyncio.to_thread(ended.wait, 60)
+    for call in others:
+        call.cancel()
+    given_up = await asyncio.gather(waiting, *others, return_exceptions=True)
+    assert [type(each) for each in given_up] == [asyncio.CancelledError] * 5
+    assert await asyncio.to_thread(answer, "'figs'") == "figs"
+    server.end()
+
+
+def test_a_document_that_hangs_up_ends_no_other():
+    before = answer("__import__('os').getppid()", int)
+    with pytest.raises(InputError, match="made its reader fail"):
+        answer(f"[{SOCKET}.shutdown(2), {SLEEP}]")
+    assert answer("__import__('os').getppid()", int) == before
+
+
 def test_a_server_that_was_ended_is_started_again():
     os.kill(answer("__import__('os').getppid()", int), signal.SIGKILL)
     assert answer("'figs'") == "figs"
@@ -184,6 +231,98 @@ def test_a_server_that_cannot_be_started_is_an_error(executable):
     executable("/no/such/python")
     with pytest.raises(OperadError, match=r"the process that reads documents cannot be started: .*No such file"):
         answer("'figs'")
+
+
+@pytest.fixture
+def stopped(executable):
+    """The socket of a server that is stopped."""
+    os.kill(answer("__import__('os').getppid()", int), signal.SIGSTOP)
+    return reader_process._server._control
+
+
+@on_linux
+def test_a_server_that_takes_no_requests_is_replaced(stopped):
+    with suppress(BlockingIOError):
+        while True:
+            stopped.send(b"figs", MSG_DONTWAIT)
+    assert answer("'figs'") == "figs"
+
+
+@on_linux
+def test_a_server_that_does_not_answer_is_replaced(stopped, monkeypatch):
+    monkeypatch.setattr(reader_process, "TIMES_SECONDS", 0)
+    monkeypatch.setattr(reader_process, "GRACE_SECONDS", 0.01)
+    with pytest.raises(OperadError, match="the process that reads documents does not answer, and was ended"):
+        answer("'figs'")
+    monkeypatch.undo()
+    assert answer("'figs'") == "figs"
+
+
+async def test_a_caller_of_a_server_that_does_not_answer_can_be_given_up(stopped):
+    calls = [asyncio.ensure_future(in_function_thread("it", endless)) for _ in range(6)]
+    await asyncio.sleep(0)
+    for call in calls:
+        call.cancel()
+    assert {type(each) for each in await asyncio.gather(*calls, return_exceptions=True)} == {asyncio.CancelledError}
+    assert reader_process._server._free == reader_process.MOST_READERS
+
+
+@pytest.mark.parametrize("request_", [b"figs", b"{}", b'{"function": 1}', b"[" * 1_999])
+def test_a_malformed_request_is_an_error_and_ends_no_server(executable, request_):
+    server = answer("__import__('os').getppid()", int)
+    ours, theirs = socketpair()
+    with ours:
+        with theirs:
+            send_fds(reader_process._server._control, [request_], [theirs.fileno()])
+        said = b"".join(iter(lambda: ours.recv(10_000), b""))
+    assert b"cannot start a reader: " in said
+    reader_process._server._control.send(b"without a socket")
+    assert answer("__import__('os').getppid()", int) == server
+
+
+@on_linux
+def test_a_reader_that_cannot_be_started_is_an_error_of_the_system(executable):
+    import resource
+
+    server = answer("__import__('os').getppid()", int)
+    now = len(os.listdir(f"/proc/{server}/fd"))
+    _, most = resource.prlimit(server, resource.RLIMIT_NOFILE)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (now + 1, most))
+    with pytest.raises(
+        OperadError, match=r"^the process that reads documents cannot start a reader: .*Too many open"
+    ) as e:
+        answer("'figs'")
+    assert not isinstance(e.value, InputError)
+    resource.prlimit(server, resource.RLIMIT_NOFILE, (most, most))
+    assert answer("__import__('os').getppid()", int) == server
+
+
+@pytest.fixture
+def module(tmp_path, monkeypatch, executable):
+    """Writes a module of a reader, and returns what reading a document with it gives."""
+    monkeypatch.syspath_prepend(tmp_path)
+
+    def reading(source: str, document: bytes = b"'figs'") -> object:
+        (tmp_path / "fig_reader.py").write_text(source)
+        return read(eval, document, answer=str, what="file", modules=["fig_reader"])
+
+    return reading
+
+
+@pytest.mark.parametrize("error", ["RuntimeError('it has 2 threads')", "OSError('it has 2 threads')"])
+def test_a_process_that_cannot_be_confined_is_not_blamed_on_the_document(module, error):
+    with pytest.raises(OperadError, match=r"^the process that reads documents cannot be confined: .*it has 2 thr") as e:
+        module(f"import __main__\ndef confine(**_):\n    raise {error}\n__main__.confine = confine")
+    assert not isinstance(e.value, InputError)
+
+
+def test_a_module_that_cannot_be_imported_is_not_blamed_on_the_document(module):
+    assert module("1 / 0") == "figs"  # not needed
+    with pytest.raises(
+        OperadError, match=r"^the process that reads documents cannot import what it needs: .*figs"
+    ) as e:
+        module("1 / 0", b"__import__('figs')")
+    assert not isinstance(e.value, InputError)
 
 
 SCRIPT = """

@@ -9,6 +9,7 @@ import pytest
 from operad import Operator, Workflow
 from operad.runtime.events import (
     AnswerRejected,
+    MaxTurnsReached,
     ModelAnswered,
     ModelAsked,
     TokenStreamed,
@@ -19,14 +20,14 @@ from operad.runtime.events import (
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import shown_messages
-from operad.runtime.models.model import resolve_model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
-from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError, ModelError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
@@ -240,11 +241,25 @@ async def test_a_long_result_is_cut_with_a_mark():
     assert scripted.requests[1]["messages"][-1]["content"] == "x" * 16_000 + "\n[… cut: 4,000 more characters]"
 
 
-async def test_in_the_last_round_the_model_must_answer():
+async def test_a_model_that_calls_tools_in_every_turn_fails_and_says_what_it_did(in_a_run):
+    calls = CallTools([("add", {"a": 1, "b": 1}), ("add", {"a": 1, "b": 2})])
+    async with ScriptedModel([calls, calls]) as scripted:
+        reasoner = MonoModelReasoner(scripted.model, max_rounds=9)
+
+        async def ask():
+            with pytest.raises(MaxTurnsError) as raised:
+                await reasoner.infer(task(tools=(ADD,), max_turns=2))
+            return raised.value
+
+        error, heard = await in_a_run(ask)
+    assert (error.turns, error.tool_calls) == (2, {"add": 4})
+    assert [event.tool_calls for event in heard if isinstance(event, MaxTurnsReached)] == [{"add": 4}]
+
+
+async def test_an_answer_may_take_fifty_turns():
     calls = CallTools([("add", {"a": 1, "b": 1})])
-    async with ScriptedModel([calls, calls, Say("Two.")]) as scripted:
-        assert await MonoModelReasoner(scripted.model, max_turns=3).infer(task(tools=(ADD,))) == "Two."
-    assert [request["tool_choice"] for request in scripted.requests] == ["auto", "auto", "none"]
+    async with ScriptedModel([*[calls] * 49, Say("Two.")]) as scripted:
+        assert await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,))) == "Two."
 
 
 @pytest.mark.parametrize(
@@ -253,13 +268,12 @@ async def test_in_the_last_round_the_model_must_answer():
         (Say(""), ": ask it again, or use another model"),
         (Say(" \n"), ": ask it again, or use another model"),
         (Say("", finish_reason="length"), ": it was cut off; raise max_tokens"),
-        (CallTools([("add", {"a": 1, "b": 1})]), ": it called tools instead of answering"),
     ],
 )
 async def test_a_model_that_says_nothing_is_an_error(step, why):
-    async with ScriptedModel([step]) as scripted:
+    async with ScriptedModel([step, step]) as scripted:
         with pytest.raises(AnswerError) as raised:
-            await MonoModelReasoner(scripted.model, max_turns=1).infer(task(tools=(ADD,)))
+            await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,)))
     assert str(raised.value) == f"scripted said nothing{why}"
 
 
@@ -481,10 +495,10 @@ async def test_a_tool_without_parameters_is_called_at_once_and_rounds_end():
         """Tell the time."""
         return "noon"
 
-    steps = [Say('{"tool": "now"}'), Say('{"tool": "now"}'), Say("Noon.")]
+    steps = [Say('{"tool": "now"}'), Say('{"tool": "now"}'), Say('{"tool": "answer"}'), Say("Noon.")]
     async with ScriptedModel(steps) as scripted:
         constrained = scripted.model.model_copy(update={"tools": "constrained"})
-        assert await MonoModelReasoner(constrained, max_turns=3).infer(task(tools=(Tool.of(now),))) == "Noon."
+        assert await MonoModelReasoner(constrained, max_rounds=3).infer(task(tools=(Tool.of(now),))) == "Noon."
 
 
 async def test_a_tool_called_answer_is_told_from_answering():
@@ -571,7 +585,7 @@ def test_numbers_that_leave_no_room_for_an_answer_are_an_error(reasoner, name, n
 
 def test_an_actor_without_rounds_is_an_error():
     with pytest.raises(InputError, match="max_tool_rounds must be at least 1, not 0"):
-        DualModelReasoner(max_turns=0)
+        DualModelReasoner(max_tool_rounds=0)
 
 
 async def test_one_model_in_both_roles_is_described_once_before_and_after_use():
@@ -602,9 +616,10 @@ async def test_a_thinker_instructs_until_it_is_finished_and_the_actor_answers():
 
 async def test_one_model_may_both_think_and_act_and_rounds_are_bounded():
     on = '{"instruction": "Go on.", "finished": false}'
-    async with ScriptedModel([Say(on), Say("one"), Say(on), Say("two"), Say("the end")]) as scripted:
-        assert await DualModelReasoner(scripted.model, max_turns=2).infer(task()) == "the end"
-    assert "No more steps can be taken" in scripted.requests[-1]["messages"][-1]["content"]
+    async with ScriptedModel([Say(on), Say("one"), Say(on), Say("two")]) as scripted:
+        with pytest.raises(MaxTurnsError) as raised:
+            await DualModelReasoner(scripted.model, max_rounds=2).infer(task())
+    assert raised.value.turns == 2
 
 
 async def test_a_thinker_sees_the_form_of_the_answer_that_the_endpoint_demands_of_the_actor():

@@ -1,4 +1,5 @@
 import json
+from typing import Any
 
 import pytest
 from openai import AsyncOpenAI
@@ -13,13 +14,14 @@ from operad.runtime.testing import (
     Fail,
     LeftoverStepsError,
     Plausible,
+    Refuse,
     Say,
     ScriptedModel,
     ScriptedReasoner,
     UnexpectedStepError,
 )
 from operad.runtime.values.errors import AnswerError, ModelError, OperadError, OperatorError
-from operad.runtime.values.message import Job
+from operad.runtime.values.message import Job, Usage
 from operad.runtime.values.schema import AnswerSchema
 
 HELLO = [Message.user("hello there")]
@@ -159,6 +161,60 @@ async def test_a_client_that_does_not_stream_gets_the_answer_whole():
     assert (answer.choices[0].message.content, answer.choices[0].finish_reason) == ("good day", "stop")
     assert answer.usage is not None
     assert (answer.usage.prompt_tokens, answer.usage.completion_tokens, answer.usage.total_tokens) == (1, 2, 3)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+async def test_openais_own_client_reads_the_responses_protocol(streamed):
+    step = CallTools({"search": {"q": "figs"}}, text="I look.", thinking="Where are they?")
+    async with (
+        ScriptedModel([step]) as scripted,
+        AsyncOpenAI(base_url=scripted.base_url, api_key="any") as client,
+    ):
+        asked: Any = {"model": "any", "input": "figs", "include": ["reasoning.encrypted_content"]}
+        if streamed:
+            async with client.responses.stream(**asked) as stream:
+                answer: Any = await stream.get_final_response()
+        else:
+            answer = await client.responses.create(**asked)
+    reasoning, message, call = answer.output
+    assert (reasoning.summary[0].text, bool(reasoning.encrypted_content)) == ("Where are they?", True)
+    assert (answer.output_text, message.id) == ("I look.", "msg_1")
+    assert (call.name, call.arguments) == ("search", '{"q": "figs"}')
+    assert (answer.usage.input_tokens, answer.usage.output_tokens) == (1, 7)
+
+
+@pytest.mark.parametrize("api", ["chat-completions", "responses"])
+async def test_a_protocol_without_streaming_refuses_thinks_and_reports_tokens_too(api):
+    usage = Usage(prompt_tokens=9, completion_tokens=5, cached_tokens=4, cache_written_tokens=2, reasoning_tokens=3)
+    script = [Say("ok", thinking="Hm.", usage=usage), Refuse("no")]
+    async with (
+        ScriptedModel(script) as scripted,
+        AsyncOpenAI(base_url=scripted.base_url, api_key="any") as client,
+    ):
+        if api == "responses":
+            answers: list[Any] = [await client.responses.create(model="any", input="hi") for _ in script]
+            texts = [answers[0].output[0].summary[0].text, answers[1].output[0].content[0].refusal]
+        else:
+            messages: Any = [{"role": "user", "content": "hi"}]
+            answers = [await client.chat.completions.create(model="any", messages=messages) for _ in script]
+            texts = [answers[0].choices[0].message.reasoning_content, answers[1].choices[0].message.refusal]
+    assert texts == ["Hm.", "no"]
+    found = answers[0].usage.model_dump()
+    read, written = ("input", "output") if api == "responses" else ("prompt", "completion")
+    assert (found[f"{read}_tokens"], found[f"{written}_tokens"], found["total_tokens"]) == (9, 5, 14)
+    details = found[f"{read}_tokens_details"]
+    assert (details["cached_tokens"], details["cache_write_tokens"]) == (4, 2)
+    assert found[f"{written}_tokens_details"]["reasoning_tokens"] == 3
+
+
+async def test_both_protocols_are_at_one_address():
+    async with ScriptedModel(["one", "two"]) as scripted:
+        apis = [await scripted.model.model_copy(update={"api": api}).complete(HELLO) for api in (None, "responses")]
+    assert [completion.text for completion in apis] == ["one", "two"]
+    assert [name for request in scripted.requests for name in ("messages", "input") if name in request] == [
+        "messages",
+        "input",
+    ]
 
 
 async def test_a_step_may_be_a_function_of_the_request():

@@ -43,6 +43,8 @@ export interface Schema {
   const?: Json;
   type?: string | string[];
   anyOf?: Schema[];
+  if?: Schema;
+  then?: Schema;
   properties?: Record<string, Schema>;
   required?: string[];
   additionalProperties?: Schema | boolean;

@@ -164,10 +164,16 @@ async def form(context: RunContext) -> str:
     fields = {"order": {"type": "integer"}, "rate": {"type": "number"}, "tags": {"type": "array"}, "note": {"type": "string"}}
     schema = {"type": "object", "properties": {**fields, "ok": {"type": "boolean"}}, "required": ["order", "tags", "ok"]}
     return repr(await context.ask("Fill it in.", {**schema, "additionalProperties": False}))
+
+@tool
+async def size(context: RunContext) -> str:
+    words = {"if": {"type": "string"}, "then": {"enum": ["decline", "cancel"]}}
+    fields = {"size": {"type": "string"}, "colour": {"type": "string"}}
+    return repr(await context.ask("Which?", {"type": ["object", "string"], "properties": fields, "required": ["size"], **words}))
 """
 
 PAYER = """\
-operators: [&payer {name: payer, instruction: Do what the job says., tools: [pay_tools.pay, pay_tools.form]}]
+operators: [&payer {name: payer, instruction: Do what the job says., tools: [pay_tools.pay, pay_tools.form, pay_tools.size]}]
 experts: [{profile: {name: Payer}, workflow: [[*payer]]}]
 """
 
@@ -180,6 +186,8 @@ def payer(tmp_path, site):
         said = request["messages"][-1]
         if said["role"] == "tool":
             return Say(f"Result: {said['content']}")
+        if "size" in said["content"]:
+            return CallTools({"size": {}})
         return CallTools({"form": {}} if "form" in said["content"] else {"pay": {"order": 2**63 + 1}})
 
     (tmp_path / "pay_tools.py").write_text(PAY)
@@ -241,6 +249,20 @@ def test_numbers_lists_and_fields_that_are_left_out_are_answered_exactly(payer):
     ended(payer)
     shown = payer.tab.locator(".result .values").inner_text()
     assert "{'order': 12345678901234567890, 'tags': [12345678901234567890], 'ok': True}" in shown
+
+
+def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(payer):
+    question = payer.tab.locator(".question")
+    result = payer.tab.locator(".result .values")
+    run(payer, Job="Ask for the size.")
+    question.get_by_label("Size").fill("M")
+    question.get_by_role("button", name="Answer").click()
+    ended(payer)
+    assert "{'size': 'M'}" in result.inner_text()
+    payer.tab.get_by_role("form", name="Run").get_by_role("button", name="Run", exact=True).click()
+    question.get_by_role("button", name="decline").click()
+    ended(payer)
+    assert "'decline'" in result.inner_text()
 
 
 LARGE = 2**64 - 59

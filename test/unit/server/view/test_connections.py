@@ -251,6 +251,34 @@ async def test_clients_that_take_no_answers_give_their_places_to_others(monkeypa
             await asyncio.wait_for(large.gone.wait(), 30)
 
 
+async def test_a_client_that_asks_ahead_gives_its_place_to_another_while_it_is_answered(monkeypatch):
+    monkeypatch.setattr(connections, "MOST_CONNECTIONS", 3)
+    began, go_on = asyncio.Semaphore(0), asyncio.Event()
+
+    async def slow(scope, receive, send):
+        if scope["path"] == "/slow":
+            began.release()
+            await go_on.wait()
+        await app(scope, receive, send)
+
+    async with serving(slow) as port:
+        try:
+            asks, ahead, late = [await connected(port) for _ in range(3)]
+            for connection, times in ((asks, 1), (ahead, 2), (late, 1)):
+                connection[1].write(ASKS.replace(b"/", b"/slow", 1) * times)
+                await began.acquire()
+            new = await connected(port)
+            new[1].write(ASKS.replace(b"/", b"/slow", 1))
+            assert await status_of(await connected(port)) == 503
+            assert await asyncio.wait_for(ahead[0].read(), 30) == b""
+        finally:
+            go_on.set()
+        ahead[1].close()
+        for reader, writer in (asks, late, new):
+            assert (await reader.readuntil(b"000")).startswith(b"HTTP/1.1 200 OK")
+            writer.close()
+
+
 async def test_health_is_answered_however_many_connections_there_are(monkeypatch):
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
     async with serving() as port:

@@ -904,6 +904,22 @@ def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(opened, 
     assert tab.locator("#panel form.answer textarea").input_value() == "because"
 
 
+@pytest.mark.parametrize(("button", "answer"), [("Answer", {"size": "M"}), ("decline", "decline")])
+def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(opened, live, runs, button, answer):
+    events = [*runs("brief")]
+    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+    words = {"if": {"type": "string"}, "then": {"enum": ["decline", "cancel"]}}
+    schema = {"type": ["object", "string"], "properties": {"size": {"type": "string"}}, "required": ["size"], **words}
+    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
+    server = live(events[: asked + 1])
+    tab = opened(server.address, allowed=server.host)
+    form = tab.locator("#panel form.answer")
+    form.locator("textarea").fill("M")
+    form.get_by_role("button", name=button).click()
+    tab.wait_for_selector("#panel .question :text-is('sent')")
+    assert server.posted[0][1]["value"] == answer
+
+
 def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")

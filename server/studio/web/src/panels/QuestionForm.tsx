@@ -36,6 +36,7 @@ function Fields({ schema, words, answer }: FormProps & { schema: Schema; words: 
     name, of, needed: whole || (schema.required?.includes(name) ?? false), choices: worded(choicesOf(of), words),
   }));
   const chosen = fields.filter((field) => field.choices);
+  const instead = schema.if?.type === "string" ? (schema.then?.enum ?? []) : []; // words in place of an object
   const buttons = chosen.length === 1 && chosen[0]?.needed ? chosen[0] : null;
   const submit = (event: FormEvent): void => {
     event.preventDefault();
@@ -67,6 +68,7 @@ function Fields({ schema, words, answer }: FormProps & { schema: Schema; words: 
           </div>
         )
         : <button type="submit" className="main">Answer</button>}
+      {instead.map((word) => <button type="button" key={String(word)} onClick={() => answer(JSON.stringify(word))}>{String(word)}</button>)}
     </form>
   );
 }

@@ -1,0 +1,408 @@
+"""Clients of vendors with protocols of their own: Anthropic, Google, Amazon Bedrock and Mistral."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import warnings
+from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
+from functools import partial
+from inspect import signature
+from typing import TYPE_CHECKING, Any
+
+from operad.runtime.models.addresses import one_line, split_login, without_login
+from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
+from operad.runtime.models.endpoint import Endpoint, http_options
+from operad.runtime.models.http_hooks import limit_size
+from operad.runtime.models.messages import Message
+from operad.runtime.models.provider_errors import failure_of, reveals
+from operad.runtime.models.provider_messages import (
+    completed_message,
+    describe_form,
+    history_of,
+    is_recursive,
+    unreadable_types,
+    without_tags,
+)
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.thinking_tags import ThinkingTags
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
+from operad.runtime.values.message import Usage
+from operad.runtime.values.schema import AnswerSchema
+
+if TYPE_CHECKING:
+    from pydantic_ai.messages import ModelMessage
+    from pydantic_ai.models import Model as VendorModel
+    from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+
+
+@dataclass(frozen=True, slots=True)
+class Vendor:
+    """A vendor of models whose own protocol is spoken.
+
+    Attributes:
+        extra: The extra that installs its packages.
+        keys: Environment variables with its key, in order of precedence.
+        setup: What else may be set in place of a key: credentials that its package finds; empty if it needs the key.
+        strict: True if it enforces only closed JSON Schemas that are not recursive.
+    """
+
+    extra: str
+    keys: tuple[str, ...]
+    setup: str = ""
+    strict: bool = False
+
+
+VENDORS: Mapping[str, Vendor] = {
+    "anthropic": Vendor("anthropic", ("ANTHROPIC_API_KEY",), strict=True),
+    "bedrock": Vendor(
+        "bedrock",
+        ("AWS_BEARER_TOKEN_BEDROCK",),
+        setup="AWS_DEFAULT_REGION, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
+        strict=True,
+    ),
+    "google": Vendor("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+    "google-cloud": Vendor(
+        "google",
+        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
+        setup="GOOGLE_APPLICATION_CREDENTIALS and GOOGLE_CLOUD_PROJECT",
+    ),
+    "mistral": Vendor("mistral", ("MISTRAL_API_KEY",)),
+}
+"""Vendors by the prefix of a model's name: ``anthropic:claude-opus-5-5``."""
+
+OLDEST_PYTHON = (3, 11)
+"""Oldest version of Python that pydantic-ai supports."""
+
+_FINISHES: Mapping[str, FinishReason] = {
+    "stop": "stop",
+    "length": "length",
+    "tool_call": "tools",
+    "content_filter": "filter",
+    "error": "error",
+}
+
+
+_SETTINGS = {
+    "temperature": "temperature",
+    "top_p": "top_p",
+    "seed": "seed",
+    "stop_sequences": "stop",
+    "max_tokens": "max_tokens",
+    "extra_body": "parameters",
+}
+"""Our names of settings by those of pydantic-ai."""
+
+_GOOGLE_BOTH = "google_supports_tool_combination"
+"""Entry of a profile: True if a model of Google takes tools together with a form of the answer."""
+
+_responses: ContextVar[list[Any] | None] = ContextVar("_responses", default=None)
+"""Responses of HTTP that arrived for the call that is being begun."""
+
+
+async def _note_response(response: Any) -> None:
+    if (noted := _responses.get()) is not None:
+        noted.append(response)
+
+
+class Provider:
+    """Client of a model of a vendor, over the model classes of pydantic-ai; see `ChatModel`.
+
+    Args:
+        endpoint: The model.
+        name: The vendor's name in `VENDORS`.
+        base_url: The vendor's address; empty for its usual one.
+        key: Its key; empty for the one of the environment, which is sent to the vendor's usual address only.
+
+    Raises:
+        MissingExtraError: The packages of the vendor are not installed.
+        ModelError: No key is set.
+    """
+
+    def __init__(self, endpoint: Endpoint, name: str, base_url: str, key: str) -> None:
+        self._endpoint, self._name, self._vendor = endpoint, endpoint.name, VENDORS[name]
+        self._called = f"{name}:{endpoint.name}{f' at {without_login(base_url)}' if base_url else ''}"
+        found = next(filter(None, map(os.environ.get, self._vendor.keys)), "")
+        self._key = key or ("" if base_url else found)
+        if not (self._key or base_url or self._vendor.setup):
+            raise ModelError(f"{self._called} requires an API key, but none is set; set {self._setup}")
+        stand_in = (
+            None if self._vendor.setup and not found else "none"
+        )  # for None, some packages take the environment's
+        if base_url:
+            endpoint.check_address(base_url)
+        endpoint.check_key(self._key)
+        with self._checked():
+            self._open(name, base_url, self._key or (stand_in if base_url else None))
+
+    def _open(self, name: str, base_url: str, key: str | None) -> None:
+        """Make the vendor's client; its packages are imported here, and nowhere before."""
+        import httpx2
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import infer_model
+        from pydantic_ai.providers import Provider as VendorProvider
+        from pydantic_ai.providers import infer_provider_class
+
+        address, login = split_login(base_url)
+        self._http = httpx2.AsyncClient(
+            **http_options(address),
+            headers=login,
+            timeout=self._endpoint.timeout,
+            limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
+            event_hooks={"response": [_note_response, partial(limit_size, self._called)]},
+        )
+        given = {
+            "api_key": key,
+            "base_url": address or None,
+            "http_client": self._http,
+            "aws_read_timeout": self._endpoint.timeout,
+        }
+
+        def provider(prefix: str) -> VendorProvider[Any]:
+            kind: Any = infer_provider_class(prefix)
+            taken = signature(kind).parameters
+            return kind(**{each: value for each, value in given.items() if value is not None and each in taken})
+
+        try:
+            self._model: VendorModel[Any] = infer_model(f"{name}:{self._name}", provider_factory=provider)
+        except UserError as error:
+            raise ModelError(f"{self._called} cannot be asked: {one_line(error.message)}; set {self._setup}") from error
+        profile: Mapping[str, Any] = self._model.profile
+        self._profile = profile
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._http.aclose()
+
+    async def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        tool_choice: ToolChoice = "auto",
+        output: AnswerSchema | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+    ) -> AsyncGenerator[Delta | Completion, None]:
+        """Yield the pieces of a turn and its completion; see `ChatModel.stream`."""
+        if unreadable := unreadable_types(messages, self._profile):
+            raise RequestError(
+                f"{self._called} cannot read {', '.join(unreadable)}; leave the file out, or use another model"
+            )
+        model = self._model
+        history = history_of(messages, model.canonical_system, self._profile.get("tool_call_id_length"))
+        given, parameters, dropped = self._request(history, tools, tool_choice, output, settings)
+        noted: list[Any] = []
+        tags = ThinkingTags()
+        request = model.request_stream(history, given, parameters)
+        with self._checked():
+            token = _responses.set(noted)
+            try:
+                opened = await request.__aenter__()
+            finally:
+                _responses.reset(token)
+            try:
+                async for event in opened:
+                    for delta in _deltas_of(event, tags):
+                        yield delta
+            finally:  # also if this generator is closed: some packages read on, or leave the connection open
+                for response in noted:
+                    await response.aclose()
+                await request.__aexit__(None, None, None)
+        for kind, piece in tags.end():
+            yield Delta(kind, piece)
+        yield self._completion(opened, tags, dropped)
+
+    def _request(
+        self,
+        history: list[ModelMessage],
+        tools: Sequence[Tool],
+        tool_choice: ToolChoice,
+        output: AnswerSchema | None,
+        settings: ModelSettings,
+    ) -> tuple[Any, ModelRequestParameters, tuple[str, ...]]:
+        """Return settings and parameters of a request, and the settings that the model does not take.
+
+        The form of the answer is enforced by the vendor. If it cannot, the form is described at the end of the history:
+        a change at its beginning would make the reasoning in it invalid, and what the vendor has cached of it useless.
+
+        Raises:
+            RequestError: The model cannot be asked this.
+        """
+        from pydantic_ai.exceptions import UserError
+        from pydantic_ai.models import ModelRequestParameters
+        from pydantic_ai.output import OutputObjectDefinition
+        from pydantic_ai.tools import ToolDefinition
+
+        plain = ModelRequestParameters(
+            function_tools=[
+                ToolDefinition(
+                    name=tool.name,
+                    description=tool.description or None,
+                    parameters_json_schema=tool.parameters or {"type": "object", "properties": {}},
+                )
+                for tool in tools
+            ]
+        )
+        forms = [plain]
+        if output is not None and self._enforces(output, bool(tools)):
+            answer = OutputObjectDefinition(json_schema=dict(output.schema or {}))
+            forms = [replace(plain, output_mode="native", output_object=answer), plain]
+        given, dropped = self._settings(settings)
+        if tools:
+            given |= {"tool_choice": tool_choice, "cache": True}  # more requests follow, which begin with this one
+        for form in forms:
+            # No await inside, because the filters of warnings belong to the process.
+            with warnings.catch_warnings(), self._checked():
+                warnings.simplefilter("ignore")
+                try:
+                    prepared, _ = self._model.prepare_request(given, form)
+                except UserError:
+                    if form is plain:
+                        raise
+                    continue
+            for name in given.keys() & _SETTINGS.keys() - (prepared or {}).keys():
+                del given[name]
+                dropped.append(f"{_SETTINGS[name]}: this model does not take it")
+            if output is not None and form is plain:
+                describe_form(history, output)
+            return given, form, tuple(sorted(dropped))
+        raise AssertionError("unreachable")
+
+    def _enforces(self, output: AnswerSchema, with_tools: bool) -> bool:
+        """Return True if the vendor enforces the form of an answer."""
+        if with_tools and self._model.system.startswith("google") and not self._profile.get(_GOOGLE_BOTH, False):
+            return False
+        if self._vendor.strict and not (output.response_format["json_schema"]["strict"] and not is_recursive(output)):
+            return False
+        return bool(self._profile.get("supports_json_schema_output"))
+
+    def _settings(self, settings: ModelSettings) -> tuple[Any, list[str]]:
+        """Return the settings of a request in pydantic-ai's words, and those that are left out, with the reason."""
+        profile, unsupported = self._profile, self._model.unsupported_settings
+        thinking = settings.thinking
+        always, can = profile.get("thinking_always_enabled"), profile.get("supports_thinking")
+        thinks = thinking not in (None, "off") and bool(always or can)
+        wanted: dict[str, Any] = {
+            "temperature": settings.temperature,
+            "top_p": settings.top_p,
+            "seed": settings.seed,
+            "max_tokens": settings.max_tokens,
+            "stop_sequences": list(settings.stop) or None,
+            "thinking": False if thinking == "off" else thinking,
+            "extra_body": dict(settings.parameters) or None,
+        }
+        given = {name: value for name, value in wanted.items() if value is not None}
+        dropped = list[str]()
+        for name in given.keys() & unsupported:
+            del given[name]
+            dropped.append(f"{_SETTINGS.get(name, name)}: the vendor does not have it")
+        if thinking == "off" and always:
+            dropped.append("thinking='off': this model always thinks; it is asked to think as little as it can")
+        elif thinking not in (None, "off") and not (always or can):
+            dropped.append(f"thinking={thinking!r}: this model does not think")
+            del given["thinking"]
+        if thinks and "claude" in self._name:  # others are errors of the vendor
+            for name, allowed in (
+                ("temperature", given.get("temperature") == 1),
+                ("top_p", given.get("top_p", 0) >= 0.95),
+            ):
+                if name in given and not allowed:
+                    del given[name]
+                    dropped.append(f"{name}: Claude takes another one only if it does not think")
+        # Operad retries; no notes are added to prompts.
+        given |= {"max_retries": 0, "framing_announcement": "never", "timeout": self._endpoint.timeout}
+        if (thinking != "off" or always) and profile.get("anthropic_binds_thinking_blocks"):
+            # Without this, a conversation whose beginning changed is refused, and asked a second time.
+            binding = {"prefix_mismatch_behavior": "drop_block"}
+            given["anthropic_thinking"] = {"type": "adaptive", "block_binding": binding}
+        return {name: value for name, value in given.items() if name not in unsupported}, dropped
+
+    def _completion(self, opened: StreamedResponse, tags: ThinkingTags, dropped: tuple[str, ...]) -> Completion:
+        """Return the completion of a received turn.
+
+        Raises:
+            ModelError: The turn broke off, or its usage is invalid.
+        """
+        response = opened.get()
+        details: Mapping[str, Any] = response.provider_details or {}
+        raw = str(details.get("finish_reason") or "")
+        finish = _FINISHES.get(response.finish_reason or "", "stop" if raw else "error")
+        if finish == "error":
+            told = f" ({one_line(raw)})" if raw else ""
+            raise ModelError(f"{self._called} broke off its answer{told}; try again", transient=True)
+        message = without_tags(completed_message(response, self._model.canonical_system), tags)
+        if finish == "filter" and (raw == "refusal" or "refusal" in details):
+            finish = "refusal"
+        elif finish == "stop" and message.tool_calls:
+            finish = "tools"
+        if any(each.get("type") == "thinking_dropped" for each in details.get("input_transformations") or ()):
+            dropped = (*dropped, "thinking of earlier turns: what stands before it was changed")
+        used = response.usage
+        try:
+            usage = Usage(
+                prompt_tokens=used.input_tokens,
+                completion_tokens=used.output_tokens,
+                cached_tokens=used.cache_read_tokens,
+                cache_written_tokens=used.cache_write_tokens,
+                reasoning_tokens=used.output_reasoning_tokens or 0,
+            )
+        except OperadError as error:
+            raise ModelError(f"{self._called}: its usage has invalid numbers of tokens") from error
+        told = details.get("refusal") or details.get("block_reason_message") or details.get("block_reason") or ""
+        return Completion(message, finish, usage, one_line(str(told)), dropped)
+
+    @property
+    def _setup(self) -> str:
+        return " or ".join([*self._vendor.keys, *filter(None, [self._vendor.setup])])
+
+    def _missing_extra(self) -> MissingExtraError:
+        extra = self._vendor.extra
+        if sys.version_info[:2] < OLDEST_PYTHON:
+            return MissingExtraError(
+                f"{self._called}: the extra {extra!r} needs Python {'.'.join(map(str, OLDEST_PYTHON))} or newer; use it, or "
+                "the vendor's endpoint of "
+                "the OpenAI protocol: Model(NAME, base_url=…)"
+            )
+        return MissingExtraError(
+            f"{self._called} needs the extra {extra!r}, whose packages are not installed, or too old: "
+            f"pip install 'operad[{extra}]'"
+        )
+
+    @contextmanager
+    def _checked(self) -> Generator[None, None, None]:
+        """Raise errors of Operad for those of pydantic-ai and of the packages below it."""
+        try:
+            yield
+        except OperadError:
+            raise
+        except ImportError as error:
+            raise self._missing_extra() from error
+        except Exception as error:
+            setup, timeout = self._setup, self._endpoint.timeout
+            failure = failure_of(error, self._called, self._key, setup=setup, timeout=timeout)
+            if reveals(error, self._key):
+                raise failure from None  # tracebacks show causes, too
+            raise failure from error
+
+
+def _deltas_of(event: Any, tags: ThinkingTags) -> Iterator[Delta]:
+    """Yield the pieces of a turn in an event."""
+    if event.event_kind == "part_start":
+        part, kind = event.part, event.part.part_kind
+        text = part.args if kind == "tool-call" else getattr(part, "content", "")
+    elif event.event_kind == "part_delta":
+        part, kind = event.delta, event.delta.part_delta_kind
+        text = part.args_delta if kind == "tool_call" else part.content_delta
+    else:
+        return
+    if text and kind == "text":
+        yield from (Delta(*piece) for piece in tags.add(text))
+    elif text and kind == "thinking":
+        yield Delta("thinking", text)
+    elif text and kind in ("tool-call", "tool_call"):
+        yield Delta("call", text if isinstance(text, str) else json.dumps(text))

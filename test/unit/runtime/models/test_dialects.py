@@ -1,0 +1,66 @@
+"""Answers of chat completions as servers send them."""
+
+import json
+
+import pytest
+
+from operad.runtime.events import ThinkingStreamed, TokenStreamed
+from operad.runtime.models.messages import Message
+from operad.runtime.testing import DIALECTS, Dialect, ScriptedModel
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.errors import ModelError
+
+
+def weather(city: str) -> str:
+    """The weather in a city."""
+    return f"sun in {city}"
+
+
+ASKED = [Message.user("How is it?")]
+ANSWERS = {name: dialect for name, dialect in DIALECTS.items() if not dialect.fails}
+FAILURES = {name: dialect for name, dialect in DIALECTS.items() if dialect.fails}
+
+
+@pytest.mark.parametrize("dialect", ANSWERS.values(), ids=ANSWERS)
+async def test_an_answer_is_read_in_each_dialect(dialect: Dialect, in_a_run):
+    async with ScriptedModel([dialect]) as scripted:
+        completion, heard = await in_a_run(lambda: scripted.model.complete(ASKED, tools=[Tool.of(weather)]))
+    calls = [(call.name, json.loads(call.arguments)) for call in completion.tool_calls]
+    assert (completion.text, calls) == (dialect.text, [*dialect.calls])
+    assert completion.message.thinking == dialect.thinking
+    assert completion.finish_reason == ("tools" if dialect.calls else "stop")
+    if (
+        dialect is not DIALECTS["a closing think tag alone"]
+    ):  # what is reasoning is known at the tag, and text is streamed
+        streamed = [
+            "".join(event.text for event in heard if isinstance(event, kind)).strip()
+            for kind in (TokenStreamed, ThinkingStreamed)
+        ]
+        assert streamed == [dialect.text, dialect.thinking]
+
+
+@pytest.mark.parametrize("dialect", FAILURES.values(), ids=FAILURES)
+async def test_an_error_in_each_dialect_is_raised(dialect: Dialect):
+    async with ScriptedModel([dialect]) as scripted:
+        with pytest.raises(ModelError, match=r"broke off its answer|out of memory"):
+            await scripted.model.complete(ASKED)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent_back"),
+    [
+        ("calls after reasoning", lambda turn: turn["reasoning_content"] == "Hm."),
+        (
+            "calls with a signature",
+            lambda turn: (
+                turn["tool_calls"][0]["extra_content"] == {"google": {"thought_signature": "c2lnbmVk"}}
+                and "extra_content" not in turn["tool_calls"][1]
+            ),
+        ),
+    ],
+)
+async def test_reasoning_and_signatures_come_back_where_they_were(name, sent_back):
+    async with ScriptedModel([DIALECTS[name], "ok"]) as scripted:
+        turn = await scripted.model.complete(ASKED, tools=[Tool.of(weather)])
+        await scripted.model.complete([*ASKED, turn.message, Message.user("Go on.")])
+    assert sent_back(scripted.requests[1]["messages"][1])
