@@ -62,7 +62,12 @@ def resolve(
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
     judge_model: Annotated[str | None, typer.Option(help="Name of the judging model; by default the same.")] = None,
     judge_base_url: Annotated[str | None, typer.Option(help="Its endpoint; by default the same.")] = None,
-    vision: Annotated[bool, typer.Option("--vision", help="The model for the workflows accepts images.")] = False,
+    vision: Annotated[
+        bool,
+        typer.Option(
+            "--vision", help="The model for the workflows accepts images, though that is not known by its name."
+        ),
+    ] = False,
     services_file: Annotated[
         Path | None, typer.Option("--services", help="YAML file of external services for nodes.")
     ] = None,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 from weakref import WeakKeyDictionary, finalize, ref
 
 from operad.runtime.events import current_scope
@@ -15,14 +15,16 @@ from operad.runtime.values.errors import ModelError
 
 if TYPE_CHECKING:
     from operad.runtime.models.chat_model import ChatModel
-    from operad.runtime.models.model import Model
     from operad.runtime.models.names import Located
     from operad.runtime.models.price import Price
     from operad.runtime.models.prices import ListPrice
 
 
+M = TypeVar("M")
+
+
 @dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(Generic[M]):
     """Client of a model in one event loop.
 
     Attributes:
@@ -35,7 +37,7 @@ class Connection:
         listed: Search for the list price, in a thread; None without one.
     """
 
-    model: Model
+    model: M
     located: Located
     chat: ChatModel
     limiter: Limiter | None
@@ -48,7 +50,7 @@ class Connection:
         return self.own_price if self.listed is None else await asyncio.shield(self.listed)
 
 
-class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection]):
+class Connections(WeakKeyDictionary[asyncio.AbstractEventLoop, Connection[Any]]):
     """Connections by event loop. All instances are equal, so that models with different open connections are equal."""
 
     def __eq__(self, other: object) -> bool:

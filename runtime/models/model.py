@@ -146,7 +146,7 @@ class Model(Endpoint):
 
     @property
     def profile(self) -> Profile:
-        """What the model can: by its name, unless the model says otherwise."""
+        """Abilities of the model: those of its name, unless the model says otherwise."""
         try:
             located = self.located()
         except InputError:  # a call or a check reports it
@@ -191,7 +191,7 @@ class Model(Endpoint):
 
     async def _complete(
         self,
-        connection: Connection,
+        connection: Connection[Any],
         messages: Sequence[Message],
         tools: Sequence[Tool],
         tool_choice: ToolChoice,
@@ -244,7 +244,7 @@ class Model(Endpoint):
         return completion
 
     async def _request_turn(
-        self, connection: Connection, ask: Callable[[], AsyncGenerator[Delta | Completion, None]], call_id: str
+        self, connection: Connection[Any], ask: Callable[[], AsyncGenerator[Delta | Completion, None]], call_id: str
     ) -> Completion:
         """Return the completion of a streamed turn. A failure before its first piece is retried.
 
@@ -284,7 +284,7 @@ class Model(Endpoint):
         return replace(piece, usage=usage)
 
     @asynccontextmanager
-    async def _admitted(self, connection: Connection) -> AsyncGenerator[list[Limiter], None]:
+    async def _admitted(self, connection: Connection[Any]) -> AsyncGenerator[list[Limiter], None]:
         """Wait until the limits of the enclosing workflows and of the endpoint admit the call; yield their limiters.
 
         The time limits of the operator are paused during the wait.
@@ -346,7 +346,7 @@ class Model(Endpoint):
     def _advice(self, status: int, code: str, message: str) -> str:
         return advice_on(self._protocol, status, code, message)
 
-    async def _connection(self) -> Connection:
+    async def _connection(self) -> Connection[Self]:
         """Return the connection of the running event loop to the endpoint; open it on first use."""
         located = await self._endpoint()
         loop = asyncio.get_running_loop()

@@ -10,20 +10,20 @@ from typing import Any, Literal
 from operad.runtime.models.settings import ModelSettings
 
 Thinks = Literal["never", "on request", "by default", "always"]
-"""Whether a model reasons before it answers, and whether it can be told not to."""
+"""Reasoning of a model before it answers, and the possibility to turn it off."""
 
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a model can.
+    """Abilities of a model.
 
     Attributes:
         tools: ``native`` if it takes tools by the protocol's tool calls; ``constrained`` if it chooses them by a JSON Schema.
         structured: True if its endpoint enforces a JSON Schema of the answer.
         vision: True if it takes images.
         documents: True if it takes PDF documents.
-        thinks: Whether it reasons; None if that is unknown, so that all settings are sent.
-        sampling: Whether it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
+        thinks: Its reasoning; None if that is unknown, so that all settings are sent.
+        sampling: Calls in which it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
         context: Maximum number of tokens of prompt and answer; None if it is unknown.
     """
 

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -65,7 +66,7 @@ def price_of(name, environ=OPENAI, base_url=None):
     return resolve_model(name, base_url, environ=environ).price
 
 
-def listed(name, base_url=None):
+def listed(name, base_url=None) -> Any:
     """List price of a model; None if there is none."""
     return list_price(locate(name, base_url, "", {}))
 
@@ -172,8 +173,10 @@ async def test_a_call_costs_what_the_list_says_and_a_model_without_a_price_is_sa
             Model(f"groq:{name}", api_key="gsk-123456") for name in ("llama-3.3-70b-versatile", "llama-99")
         )
         usage = (await listed.complete([Message.user("x")])).usage
-        assert usage.unpriced == 0
-        assert usage.cost == pytest.approx(list_price(listed.located()).of(usage))
+        known = list_price(listed.located())
+        assert (usage.unpriced, known is None) == (0, False)
+        assert known
+        assert usage.cost == pytest.approx(known.of(usage))
         assert usage.cost > 0
         for model in (unlisted, unlisted, unlisted.model_copy()):
             assert (await model.complete([Message.user("x")])).usage.unpriced == 1
