@@ -378,6 +378,7 @@ ERRORS: Mapping[str, str] = {
     "ModelError": "Check address, key and model; if `transient` is true, a `retry` may help.",
     "RequestError": "Shorten or change the request.",
     "FetchError": 'Check the address; allow a host of your own: `http: {allowed_hosts: ["localhost:8080"]}`.',
+    "MaxTurnsError": "Give the operator more turns with `max_turns`, or say in its instruction when the work is done.",
     "AnswerError": "Simplify the task or the output format, or use a better model.",
     "SchemaMismatch": "The model is asked again with the errors; if that does not help, simplify the output format.",
     "FormError": "Write a type (`string`, `number`, `integer`, `boolean`, `any`), a choice, or a description in several words.",
