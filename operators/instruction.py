@@ -31,6 +31,9 @@ from operad.runtime.workflow.predecessors import answers_by_id, item_in
 InstructionFunction = Callable[..., str | Awaitable[str]]
 """Function that returns an instruction; its parameters are bound like those of an operator made of a function."""
 
+TextSource = str | InstructionFunction
+"""The text of an instruction, or a function that returns it."""
+
 _NEAR = 0.75
 """Minimum similarity of a name in braces to the id of a predecessor that is certainly meant, and not an input."""
 

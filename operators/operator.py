@@ -15,7 +15,7 @@ from typing_extensions import TypeVar, Unpack
 from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.instructed import Instructed
-from operad.operators.instruction import InstructionFunction
+from operad.operators.instruction import TextSource
 from operad.operators.operator_arguments import (
     ConfigOptions,
     TextOptions,
@@ -102,33 +102,21 @@ class Operator(Instructed[T]):
     @overload
     def __init__(self, instruction: OperatorConfig, **options: Unpack[ConfigOptions]) -> None: ...
     @overload
+    def __init__(self, instruction: TextSource, *, output: type[T], **options: Unpack[TextOptions]) -> None: ...
+    @overload
     def __init__(
-        self, instruction: str | InstructionFunction, *, output: type[T], **options: Unpack[TextOptions]
+        self: Operator[str], instruction: TextSource, *, output: None = None, **options: Unpack[TextOptions]
     ) -> None: ...
     @overload
     def __init__(
-        self: Operator[str],
-        instruction: str | InstructionFunction,
-        *,
-        output: None = None,
-        **options: Unpack[TextOptions],
+        self: Operator[Any], instruction: TextSource, *, output: str | Mapping[str, Any], **options: Unpack[TextOptions]
     ) -> None: ...
     @overload
-    def __init__(
-        self: Operator[Any],
-        instruction: str | InstructionFunction,
-        *,
-        output: str | Mapping[str, Any],
-        **options: Unpack[TextOptions],
-    ) -> None: ...
-    @overload
-    def __init__(
-        self, instruction: str | InstructionFunction, *, output: TypeForm[T], **options: Unpack[TextOptions]
-    ) -> None: ...
+    def __init__(self, instruction: TextSource, *, output: TypeForm[T], **options: Unpack[TextOptions]) -> None: ...
     @known_arguments
     def __init__(
         self,
-        instruction: OperatorConfig | str | InstructionFunction,
+        instruction: OperatorConfig | TextSource,
         *,
         id: str = "",
         output: Any = None,

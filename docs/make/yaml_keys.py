@@ -47,8 +47,13 @@ env: {insights: true}
 name: gpt-5.6-luna
 base_url: http://localhost:8000/v1
 api_key_env: MY_KEY
+thinking: low
 temperature: 0
+top_p: 0.9
+seed: 7
+stop: ["END"]
 max_tokens: 2000
+parameters: {service_tier: flex}
 tools: constrained
 structured: false
 vision: true
@@ -60,7 +65,7 @@ limits: {concurrency: 4}
 price: {prompt: 0.25, completion: 2}
 """,
     "LimitsSpec": "{concurrency: 8, requests_per_minute: 60, tokens_per_minute: 100000}",
-    "Price": "{prompt: 0.25, completion: 2}",
+    "Price": "{prompt: 0.25, completion: 2, cached: 0.03, cache_written: 0.3}",
     "ReasonerSpec": "{type: DUAL, max_rounds: 12}",
     "LocalToolSpec": "{name: search, type: LOCAL_TOOL, desc: Look a claim up., module_path: my_tools, timeout: 20, approve: true}",
     "McpToolSpec": """
@@ -115,6 +120,7 @@ ports: [right, wrong]
 join: any
 knowledge: false
 memory: false
+max_turns: 20
 class: my_operators.Check
 params: {strict: true}
 retry: {attempts: 5}
