@@ -222,6 +222,10 @@ class Size(BaseModel):
     size: str
 
 
+def ask(item: str) -> Elicit[Size]:
+    return Elicit("Which size?", Size)
+
+
 def http_shop() -> MCPServer:
     server = MCPServer("shop", log_level="CRITICAL")
 
@@ -239,9 +243,6 @@ def http_shop() -> MCPServer:
 
 async def test_a_server_by_http_without_sessions_can_ask_too():
     server = MCPServer("shop", log_level="CRITICAL")
-
-    def ask(item: str) -> Elicit[Size]:
-        return Elicit("Which size?", Size)
 
     @server.tool()
     def reserve(item: str, size: Annotated[Size, Resolve(ask)]) -> str:
