@@ -176,7 +176,7 @@ class AnthropicEndpoint(VendorEndpoint):
         return False
 
     def _prefix(self, request, number):
-        """What reasoning is bound to: all that stands before it, for the current models."""
+        """Digest of all that stands before a turn, to which current models bind its reasoning; None for others."""
         if "opus-5-5" not in request["model"]:
             return None
         return digest(without_marks([request.get("system"), request.get("tools"), request["messages"][:number]]))
@@ -409,7 +409,7 @@ SETTINGS = "see the tests of vendors"
 
 
 class AnthropicClient:
-    """How requests to Anthropic are read; see `ServedClient`."""
+    """Reader of requests to Anthropic; see `ServedClient`."""
 
     lacks: ClassVar = {
         "test_a_content_filter_is_an_error_that_no_retry_mends": "what a filter stops is a refusal",
@@ -463,7 +463,7 @@ class AnthropicClient:
 
 
 class GoogleClient:
-    """How requests to Google are read; see `ServedClient`."""
+    """Reader of requests to Google; see `ServedClient`."""
 
     lacks: ClassVar = {
         "test_a_refusal_is_an_error_with_its_words": "the protocol has no refusals",
