@@ -12,9 +12,11 @@ from vendor_endpoints import KEY, VENDOR_CLIENTS, AnthropicEndpoint, GoogleEndpo
 
 from operad.runtime.events import SettingsDropped
 from operad.runtime.models import providers
+from operad.runtime.models.chat_model import Delta
 from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.provider_messages import is_recursive
+from operad.runtime.models.providers import Provider
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.testing import CallTools, Fail, Say
 from operad.runtime.tools.tool import Tool
@@ -260,6 +262,28 @@ async def test_silence_ends_with_the_timeout(endpoint, web):
     with pytest.raises(ModelError, match=r"was silent for 0\.2 s; increase the timeout, or request less$") as raised:
         await Model(endpoint.name, base_url=address, api_key=KEY, timeout=0.2, max_retries=0).complete(HELLO)
     assert raised.value.transient
+
+
+async def test_a_stream_that_is_closed_ends_its_request(endpoint, web):
+    """The package of Google reads on, if nothing closes its response."""
+    left = asyncio.Event()
+    vendor, _, name = endpoint.name.partition(":")
+
+    async def endless(request):
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        try:
+            while True:
+                yield VENDOR_CLIENTS[vendor].began
+        finally:
+            left.set()
+
+    address = await web.serve(endless)
+    client = Provider(Model(endpoint.name, base_url=address, api_key=KEY), vendor, name, address, KEY)
+    stream = client.stream(HELLO)
+    assert await anext(stream) == Delta("text", "one ")
+    await stream.aclose()
+    await asyncio.wait_for(left.wait(), 30)  # the client is open: its connection alone has ended
+    await client.aclose()
 
 
 async def test_a_file_that_a_model_cannot_read_is_named():
