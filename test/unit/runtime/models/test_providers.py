@@ -8,7 +8,8 @@ import sys
 import traceback
 
 import pytest
-from vendor_endpoints import KEY, VENDOR_CLIENTS, AnthropicEndpoint, GoogleEndpoint
+from vendor_clients import VENDOR_CLIENTS
+from vendor_endpoints import KEY, AnthropicEndpoint, GoogleEndpoint
 
 from operad.runtime.events import SettingsDropped
 from operad.runtime.models import providers
