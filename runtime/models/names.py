@@ -107,7 +107,6 @@ VENDORS = (
         needs_key=False,
         prices="google",
     ),
-    Vendor("google-cloud", "gcp:vertex", (), "native", "google", needs_key=False, prices="google"),
     Vendor("bedrock", "aws:bedrock", ("AWS_BEARER_TOKEN_BEDROCK",), "native", "bedrock", needs_key=False, prices="aws"),
     _native("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
     _vendor("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from types import MappingProxyType
 from typing import Any
 
-from vendor_endpoints import VENDOR_CLIENTS
+from vendor_clients import VENDOR_CLIENTS
 
 from operad.runtime.testing import ScriptedModel
 

@@ -2,22 +2,26 @@
 
 import asyncio
 import json
+import re
 import subprocess
 import sys
 import traceback
 
 import pytest
-from vendor_endpoints import KEY, VENDOR_CLIENTS, AnthropicEndpoint, GoogleEndpoint
+from vendor_clients import VENDOR_CLIENTS
+from vendor_endpoints import KEY, AnthropicEndpoint, GoogleEndpoint
 
 from operad.runtime.events import SettingsDropped
 from operad.runtime.models import providers
+from operad.runtime.models.chat_model import Delta
 from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.provider_messages import is_recursive
+from operad.runtime.models.providers import Provider
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.testing import CallTools, Fail, Say
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import MissingExtraError, ModelError, RequestError
+from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, RequestError
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import AnswerSchema
 
@@ -101,14 +105,19 @@ async def test_own_data_that_cannot_be_read_costs_the_part_alone():
 SETTINGS = ModelSettings(temperature=0.5, top_p=0.9, seed=7, stop=("END",), max_tokens=300)
 
 
-async def test_settings_reach_anthropic_and_those_it_does_not_take_are_named():
+async def left_out(in_a_run, model, settings):
+    """Names of the settings that an event names."""
+    _, heard = await in_a_run(lambda: model.complete(ASKED, settings=settings))
+    told = [each for event in heard if isinstance(event, SettingsDropped) for each in event.settings]
+    return sorted(re.split("[:=]", each)[0] for each in told)
+
+
+async def test_settings_reach_anthropic_and_those_it_does_not_take_are_named(in_a_run):
     settings = SETTINGS.model_copy(update={"parameters": {"service_tier": "standard_only"}})
-    async with AnthropicEndpoint([Say("Warm."), Say("Warm."), Say("Warm.")]) as served:
-        plain = await served.model.complete(ASKED, settings=settings)
-        thinking = await served.model.complete(ASKED, settings=ModelSettings(temperature=0.5, thinking="high"))
-        other = served.model.model_copy(update={"name": BOUND})
-        always = await other.complete(ASKED, settings=ModelSettings(temperature=0.5, thinking="off"))
-    first, second, third = served.requests
+    async with AnthropicEndpoint([Say("Warm."), Say("Warm.")]) as served:
+        plain = await left_out(in_a_run, served.model, settings)
+        thinking = await left_out(in_a_run, served.model, ModelSettings(temperature=0.5, thinking="high"))
+    first, second = served.requests
     sent = {name: first[name] for name in ("temperature", "top_p", "stop_sequences", "max_tokens", "service_tier")}
     assert sent == {
         "temperature": 0.5,
@@ -117,31 +126,32 @@ async def test_settings_reach_anthropic_and_those_it_does_not_take_are_named():
         "max_tokens": 300,
         "service_tier": "standard_only",
     }
-    assert plain.dropped == ("seed: the vendor does not have it",)
+    assert plain == ["seed"]
     assert (second["output_config"]["effort"], "temperature" in second) == ("high", False)
-    assert thinking.dropped == ("temperature: Claude takes another one only if it does not think",)
-    assert (third["output_config"]["effort"], "temperature" in third) == ("low", False)
-    assert always.dropped == (
-        "temperature: this model does not take it",
-        "thinking='off': this model always thinks; it is asked to think as little as it can",
-    )
+    assert thinking == ["temperature"]
 
 
-async def test_settings_reach_google_and_those_it_does_not_take_are_named():
+async def test_a_model_that_always_thinks_says_that_it_cannot_be_turned_off(in_a_run):
+    async with AnthropicEndpoint([Say("Warm.")], BOUND) as served:
+        told = await left_out(in_a_run, served.model, ModelSettings(temperature=0.5, thinking="off"))
+    assert told == ["temperature", "thinking"]
+    assert "temperature" not in served.requests[0]
+
+
+async def test_settings_reach_google_and_those_it_does_not_take_are_named(in_a_run):
     settings = SETTINGS.model_copy(update={"thinking": "high", "parameters": {"labels": {}}})
     async with GoogleEndpoint([Say("Warm.")]) as served:
-        completion = await served.model.complete(ASKED, settings=settings)
+        told = await left_out(in_a_run, served.model, settings)
     sent = served.requests[0]["generationConfig"]
     names = ("temperature", "topP", "seed", "stopSequences", "maxOutputTokens")
     assert [sent[name] for name in names] == [0.5, 0.9, 7, ["END"], 300]
     assert sent["thinkingConfig"] == {"include_thoughts": True, "thinking_level": "HIGH"}
-    assert completion.dropped == ("parameters: the vendor does not have it",)
+    assert told == ["parameters"]
 
 
-async def test_effort_for_a_model_that_does_not_think_is_named():
+async def test_effort_for_a_model_that_does_not_think_is_named(in_a_run):
     async with GoogleEndpoint([Say("Warm.")], "google:gemini-2.0-flash") as served:
-        completion = await served.model.complete(ASKED, settings=ModelSettings(thinking="low"))
-    assert completion.dropped == ("thinking='low': this model does not think",)
+        assert await left_out(in_a_run, served.model, ModelSettings(thinking="low")) == ["thinking"]
 
 
 async def test_cached_tokens_of_google_are_a_part_of_those_read():
@@ -202,7 +212,7 @@ async def test_a_wrong_key_names_the_vendors_variable_and_is_shown_nowhere(endpo
 async def test_a_missing_key_names_the_variables(name, setup, monkeypatch):
     for variable in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY", "GEMINI_API_KEY", "MISTRAL_API_KEY"):
         monkeypatch.delenv(variable, raising=False)
-    with pytest.raises(ModelError, match=f"requires an API key, but none is set; set {setup}$"):
+    with pytest.raises(InputError, match=f"no API key is set; set {setup}, or give the model its api_key"):
         await Model(name).complete(HELLO)
 
 
@@ -230,7 +240,7 @@ async def test_a_redirect_is_not_followed(endpoint, web):
 
 
 async def test_an_answer_without_end_is_read_no_further(endpoint, web, monkeypatch):
-    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 100_000)
+    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 100_000)
 
     async def endless(request):
         yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
@@ -253,6 +263,28 @@ async def test_silence_ends_with_the_timeout(endpoint, web):
     with pytest.raises(ModelError, match=r"was silent for 0\.2 s; increase the timeout, or request less$") as raised:
         await Model(endpoint.name, base_url=address, api_key=KEY, timeout=0.2, max_retries=0).complete(HELLO)
     assert raised.value.transient
+
+
+async def test_a_stream_that_is_closed_ends_its_request(endpoint, web):
+    """The package of Google reads on, if nothing closes its response."""
+    left = asyncio.Event()
+    vendor, _, name = endpoint.name.partition(":")
+
+    async def endless(request):
+        yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+        try:
+            while True:
+                yield VENDOR_CLIENTS[vendor].began
+        finally:
+            left.set()
+
+    address = await web.serve(endless)
+    client = Provider(Model(endpoint.name, base_url=address, api_key=KEY), vendor, name, address, KEY)
+    stream = client.stream(HELLO)
+    assert await anext(stream) == Delta("text", "one ")
+    await stream.aclose()
+    await asyncio.wait_for(left.wait(), 30)  # the client is open: its connection alone has ended
+    await client.aclose()
 
 
 async def test_a_file_that_a_model_cannot_read_is_named():
