@@ -98,15 +98,7 @@ VENDORS = (
     _native(
         "google", "https://generativelanguage.googleapis.com/v1beta/openai", "GOOGLE_API_KEY GEMINI_API_KEY", "google"
     ),
-    Vendor(
-        "google-cloud",
-        "google-cloud:vertex",
-        ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
-        "native",
-        "google",
-        needs_key=False,
-        prices="google",
-    ),
+    Vendor("google-cloud", "gcp:vertex", (), "native", "google", needs_key=False, prices="google"),
     Vendor("bedrock", "aws:bedrock", ("AWS_BEARER_TOKEN_BEDROCK",), "native", "bedrock", needs_key=False, prices="aws"),
     _native("mistral", "https://api.mistral.ai/v1", "MISTRAL_API_KEY", "mistral"),
     _vendor("deepseek", "https://api.deepseek.com", "DEEPSEEK_API_KEY", "deepseek"),
