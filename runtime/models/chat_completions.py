@@ -168,7 +168,7 @@ def _wire_call(call: ToolCall, system: str) -> dict[str, Any]:
 
 
 def _result_text(result: ToolResult) -> str:
-    return "\n".join(part.text if isinstance(part, Text) else f"[{part.media_type}]" for part in result.content)
+    return "\n".join(part.text for part in result.content if isinstance(part, Text))
 
 
 def _content(parts: Sequence[Text | Blob]) -> Any:

@@ -14,13 +14,15 @@ from operad.runtime.events import AnswerRejected, MaxTurnsReached, ToolCalled, T
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
 from operad.runtime.models.chat_model import Completion, with_new_ids
-from operad.runtime.models.messages import Message, Text, ToolCall, ToolResult
+from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
-from operad.runtime.reasoning.prompt import cut, fence
+from operad.runtime.reasoning.prompt import MAX_IMAGES, cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
+from operad.runtime.values.blob import blob_parts
 from operad.runtime.values.errors import AnswerError, MaxTurnsError, ToolError, did_you_mean
+from operad.runtime.values.image import IMAGE_TYPES
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
@@ -250,14 +252,15 @@ class Conversation:
         """Call a tool and return its result; an error becomes a result, so that the model can react to it."""
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
-        failed = True
+        failed, files = True, list[Blob]()
         try:
             try:
                 arguments = _parse_arguments(call)
             finally:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             with in_tool_call(tool_call_of(call.name, arguments), self.model):
-                result, failed = await self._tool_result(call.name, arguments), False
+                value = await self._tool_result(call.name, arguments)
+            result, files, failed = as_text(value), self._files_in(value), False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
@@ -269,14 +272,21 @@ class Conversation:
         result = cut(result, RESULT_BUDGET)
         seconds = time.perf_counter() - began
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
-        return ToolResult(id=call.id, name=call.name, content=(Text(text=result),), error=failed)
+        return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)
 
-    async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> str:
+    def _files_in(self, value: Any) -> list[Blob]:
+        """Return the images of a tool's result, if the model sees images; the text of the result names them, too."""
+        blobs = [part for part in blob_parts(value) if not isinstance(part, str) and part.media_type in IMAGE_TYPES]
+        if not self.model.profile.vision:
+            return []
+        return [Blob(data=blob.data, media_type=blob.media_type, name=blob.name) for blob in blobs[:MAX_IMAGES]]
+
+    async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> Any:
         if name not in self._tools:
             raise ToolError(
                 f"there is no tool {name!r}{did_you_mean(name, self._tools)}; there are: {', '.join(self._tools)}"
             )
-        return as_text(await self._tools[name].call(arguments))
+        return await self._tools[name].call(arguments)
 
 
 def _parsed(check: Callable[[str], object], text: str) -> str | None:
