@@ -18,10 +18,10 @@ from operad.configs.printable import printable
 from operad.operators import Operator
 from operad.runtime.models.model import Model
 from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor
-from operad.runtime.models.price import Price
 from operad.runtime.models.prices import ListPrice, context_window, list_price, listed_models
 from operad.runtime.models.profiles import Profile, profile_of
 from operad.runtime.models.resolve import resolve_model
+from operad.runtime.models.turn import Price
 from operad.runtime.policies.policy import Budget
 from operad.runtime.tools.tool import tool
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean

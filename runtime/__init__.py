@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from operad.runtime.models.embedding import EmbeddingModel
     from operad.runtime.models.minilm import MiniLM
     from operad.runtime.models.model import Model
-    from operad.runtime.models.price import Price
     from operad.runtime.models.resolve import resolve_model
+    from operad.runtime.models.turn import Price
     from operad.runtime.policies.cache import Cache
     from operad.runtime.policies.limits import Limits
     from operad.runtime.policies.policy import Budget, Policy, Retry, Timeout
@@ -182,7 +182,7 @@ _HOMES = {
         "models.embedding": "EmbeddingModel",
         "models.minilm": "MiniLM",
         "models.model": "Model",
-        "models.price": "Price",
+        "models.turn": "Price",
         "models.resolve": "resolve_model",
         "policies.policy": "Budget Policy Retry Timeout",
         "values.questions": "Question",

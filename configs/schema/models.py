@@ -7,8 +7,8 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
-from operad.runtime.models.price import Price
 from operad.runtime.models.settings import ThinkingLevel
+from operad.runtime.models.turn import Price
 from operad.runtime.reasoning.reasoner import MAX_TURNS
 
 

@@ -102,7 +102,7 @@ class GroupCommit(Generic[Value, Result]):
         if not group:  # all callers were cancelled
             return
         try:
-            results = self._write([entry.value for entry in group])
+            written = list(zip(group, self._write([entry.value for entry in group]), strict=True))
         except BaseException as error:  # noqa: BLE001 - set as the error of the values' futures
             cause = error.__cause__
             # If the database cannot be reached, each value alone would fail, too, after the same wait.
@@ -114,7 +114,7 @@ class GroupCommit(Generic[Value, Result]):
             for entry in group:
                 entry.result.set_exception(error)
             return
-        for entry, result in zip(group, results, strict=True):
+        for entry, result in written:
             entry.result.set_result(result)
 
 

@@ -1,65 +1,15 @@
-"""The seam between Operad and models: what a vendor's client must do, and the values that cross it."""
+"""The seam between Operad and models: what a client of a vendor must do."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Collection, Sequence
-from dataclasses import dataclass, field
-from typing import Literal, Protocol
+from collections.abc import AsyncGenerator, Sequence
+from typing import Protocol
 
-from operad.runtime.models.messages import Message, Part, ToolCall
+from operad.runtime.models.messages import Message
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.turn import Completion, Delta, ToolChoice
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.schema import AnswerSchema
-
-FinishReason = Literal["stop", "length", "tools", "filter", "refusal", "error"]
-"""Reason for the end of a turn: `length` if it was cut off at the maximum number of tokens, `filter` if a content filter
-stopped it, `refusal` if the model refuses to answer."""
-
-ToolChoice = Literal["auto", "none"]
-"""Whether the model may call the tools that are described to it."""
-
-
-@dataclass(frozen=True, slots=True)
-class Delta:
-    """Piece of a turn that is being written.
-
-    Attributes:
-        kind: What it is a piece of; `call` for the arguments of a tool call.
-        text: The piece.
-    """
-
-    kind: Literal["text", "thinking", "call"]
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class Completion:
-    """Completed turn of a model.
-
-    Attributes:
-        message: The turn.
-        finish_reason: Reason for its end.
-        usage: Tokens; a client need not fill in calls, seconds and cost.
-        detail: The vendor's words for the reason, such as those of a refusal; may be empty.
-        dropped: Settings that this model does not take, and that were left out, each with the reason.
-    """
-
-    message: Message
-    finish_reason: FinishReason = "stop"
-    usage: Usage = NO_USAGE
-    detail: str = ""
-    dropped: tuple[str, ...] = field(default=())
-
-    @property
-    def text(self) -> str:
-        """Text of the turn, without thinking; may be empty if tools are called."""
-        return self.message.text
-
-    @property
-    def tool_calls(self) -> tuple[ToolCall, ...]:
-        """The tool calls."""
-        return self.message.tool_calls
 
 
 class ChatModel(Protocol):
@@ -95,22 +45,3 @@ class ChatModel(Protocol):
     async def aclose(self) -> None:
         """Close the connections."""
         ...
-
-
-def with_new_ids(message: Message, used: Collection[str]) -> Message:
-    """Return a turn with another id for each tool call whose id is used, in the turn or before it.
-
-    Some endpoints repeat ids, or send none; each result must refer to one call.
-    """
-    seen = set(used)
-    parts: list[Part] = []
-    for part in message.parts:
-        if isinstance(part, ToolCall):
-            number, call_id = 1, part.id
-            while call_id in seen:
-                number += 1
-                call_id = f"{part.id}_{number}"
-            seen.add(call_id)
-            part = part if call_id == part.id else part.model_copy(update={"id": call_id})
-        parts.append(part)
-    return message.with_parts(parts)

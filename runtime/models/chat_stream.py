@@ -9,9 +9,9 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
 
-from operad.runtime.models.chat_model import Delta, FinishReason
 from operad.runtime.models.messages import Origin, Part, Text, Thinking, ToolCall
 from operad.runtime.models.thinking_tags import ThinkingTags
+from operad.runtime.models.turn import Delta, FinishReason
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import whole
 

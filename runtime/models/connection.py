@@ -16,8 +16,8 @@ from operad.runtime.values.errors import ModelError
 if TYPE_CHECKING:
     from operad.runtime.models.chat_model import ChatModel
     from operad.runtime.models.names import Located
-    from operad.runtime.models.price import Price
     from operad.runtime.models.prices import ListPrice
+    from operad.runtime.models.turn import Price
 
 
 M = TypeVar("M")

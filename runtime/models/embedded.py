@@ -29,7 +29,7 @@ from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.choices import Step, grammar_of, steps_of
 from operad.runtime.models.model import Model
 from operad.runtime.models.names import Located
-from operad.runtime.models.price import Price
+from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent

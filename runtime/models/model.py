@@ -28,16 +28,16 @@ from operad.runtime.events import (
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
-from operad.runtime.models.chat_model import ChatModel, Completion, Delta, ToolChoice
+from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.models.names import Located, vendor_at
-from operad.runtime.models.price import Price
 from operad.runtime.models.profiles import OVERRIDDEN, Profile, profile_of
 from operad.runtime.models.providers import Provider
 from operad.runtime.models.responses import Responses
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
+from operad.runtime.models.turn import Completion, Delta, Price, ToolChoice
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.tools.tool import Tool

@@ -11,7 +11,7 @@ from typing import Any, cast
 from urllib.parse import urlsplit
 
 from operad.runtime.models.names import Located, Vendor, vendor_at
-from operad.runtime.models.price import Price
+from operad.runtime.models.turn import Price
 from operad.runtime.values.document import Document, Path_, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor

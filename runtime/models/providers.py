@@ -15,7 +15,6 @@ from inspect import signature
 from typing import TYPE_CHECKING, Any
 
 from operad.runtime.models.addresses import one_line, split_login, without_login
-from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.models.endpoint import Endpoint, http_options
 from operad.runtime.models.http_hooks import limit_size
 from operad.runtime.models.messages import Message
@@ -30,6 +29,7 @@ from operad.runtime.models.provider_messages import (
 )
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.thinking_tags import ThinkingTags
+from operad.runtime.models.turn import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
 from operad.runtime.values.message import Usage

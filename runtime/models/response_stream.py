@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Literal, cast
 
-from operad.runtime.models.chat_model import Delta
 from operad.runtime.models.chat_stream import tokens_in
 from operad.runtime.models.messages import Opaque, Origin, Part, Text, Thinking, ToolCall
 from operad.runtime.models.thinking_tags import ThinkingTags
+from operad.runtime.models.turn import Delta
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import whole
 

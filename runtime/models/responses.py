@@ -11,12 +11,12 @@ from urllib.parse import urlsplit
 
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_completions import EFFORTS, is_object
-from operad.runtime.models.chat_model import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.models.endpoint import Endpoint, message_of
 from operad.runtime.models.event_stream import asked_stream, events_of, failure_of
 from operad.runtime.models.messages import Blob, Message, Opaque, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.response_stream import ResponseStream
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.turn import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import ModelError, RequestError
 from operad.runtime.values.schema import AnswerSchema

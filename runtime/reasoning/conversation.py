@@ -13,10 +13,10 @@ from typing import Any, cast
 from operad.runtime.events import AnswerRejected, MaxTurnsReached, ToolCalled, ToolReturned, emit
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
-from operad.runtime.models.chat_model import Completion, with_new_ids
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.models.turn import Completion, with_new_ids
 from operad.runtime.reasoning.prompt import MAX_IMAGES, cut, fence
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes

@@ -11,8 +11,8 @@ from pydantic import BaseModel, TypeAdapter
 from operad import Operator, PausedError, Workflow
 from operad.runtime.events import ModelRetried, ThinkingStreamed, TokenStreamed
 from operad.runtime.models.messages import Blob, Message, Text, ToolResult, shown_messages
-from operad.runtime.models.price import Price
 from operad.runtime.models.settings import ModelSettings
+from operad.runtime.models.turn import Price
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Refuse, Say
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import ModelError, RequestError
