@@ -139,7 +139,7 @@ class AnswerSchema:
         Another value is the object's only key ``answer``. Optional keys that may be null are required, because strict
         mode has no others.
         """
-        schema = self._root
+        schema: Schema = self._root
         if self.is_enclosed:
             moved = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
             inner = {key: value for key, value in schema.items() if key not in moved}

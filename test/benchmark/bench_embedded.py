@@ -24,7 +24,7 @@ from operad.runtime.models.settings import ModelSettings
 SHORT, LONG, TURNS = 20, 700, 3
 
 
-def prompt(number: int, words: int) -> list[dict[str, str]]:
+def prompt(number: int, words: int) -> list[Message]:
     """Return a prompt of so many words and a question; each number gives another beginning."""
     text = " ".join(f"harbour {number} {each}" for each in range(words // 3))
     return [Message.user(f"{number}: {text}. Tell me a long story about this harbour.")]

@@ -25,6 +25,7 @@ from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Insights, Job, Task, WorkflowMessage, WorkflowStatus
 from operad.runtime.knowledge.insights import SIMILAR
 from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import ScriptedReasoner
 
@@ -72,7 +73,7 @@ class Figures:
     executions: int
     words: int
     insights: int
-    prompts: Sequence[Sequence[Mapping[str, str]]]
+    prompts: Sequence[Sequence[Message]]
 
 
 class Judge(Evaluator):
@@ -126,7 +127,7 @@ async def run(goals: Iterable[str], insights: Insights | None) -> list[Figures]:
         async for event in workflow.stream(Job(goal=goal), reasoner):
             rounds = max(rounds, event.round)
         prompts = [render(task) for task in reasoner.tasks]
-        words = sum(len(message["content"].split()) for prompt in prompts for message in prompt)
+        words = sum(len(message.text.split()) for prompt in prompts for message in prompt)
         shown = sum(len(task.insights) for task in reasoner.tasks)
         figures.append(Figures(goal, rounds, len(reasoner.tasks), words, shown, prompts))
     return figures

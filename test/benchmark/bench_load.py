@@ -44,6 +44,7 @@ from rich.table import Table
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Job, MonoModelReasoner, Policy, Retry, Timeout, WorkflowStatus
 from operad.runtime.events import Event, OperatorRetried
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import OperatorError
@@ -290,8 +291,8 @@ async def per_call(serving: Serving, concurrency: int) -> dict[str, list[float]]
     limited = model.model_copy(update={"limits": Limits(concurrency=concurrency)})
     kinds: Mapping[str, Call] = {
         "openai's client": partial(by_openai, client),
-        "Model": partial(model.complete, ASKED),
-        "Model with limits": partial(limited.complete, ASKED),
+        "Model": partial(model.complete, [Message.user(ASKED[0]["content"])]),
+        "Model with limits": partial(limited.complete, [Message.user(ASKED[0]["content"])]),
     }
     costs: dict[str, list[float]] = {kind: [] for kind in kinds}
     for turn in range(TURNS + 1):

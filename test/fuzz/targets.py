@@ -68,6 +68,7 @@ from operad.runtime.knowledge.extract import extract, passages_of
 from operad.runtime.knowledge.insights import Experience, Insights
 from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.knowledge.similarity import similarity
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
 from operad.runtime.reasoning.prompt import fence
@@ -290,7 +291,7 @@ class _Heard(Model):
 
     _said: bytes = b""
 
-    def _client(self, base_url: str, key: str) -> Any:
+    def _client(self) -> Any:
         import httpx
         from openai import AsyncOpenAI
 
@@ -299,7 +300,7 @@ class _Heard(Model):
         headers = {"content-type": kind if kind.isprintable() else "text/event-stream"}
         transport = httpx.MockTransport(lambda _: httpx.Response(200, headers=headers, content=body))
         client: Any = httpx.AsyncClient(transport=transport)
-        return AsyncOpenAI(base_url=base_url, api_key="none", max_retries=0, http_client=client)
+        return AsyncOpenAI(base_url=self.address, api_key="none", max_retries=0, http_client=client)
 
 
 def stream(data: bytes) -> None:
@@ -307,7 +308,7 @@ def stream(data: bytes) -> None:
     model._said = data
 
     async def ask() -> None:
-        await model.complete([{"role": "user", "content": "Hi"}])
+        await model.complete([Message.user("Hi")])
 
     asyncio.run(ask())
 

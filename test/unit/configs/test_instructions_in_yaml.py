@@ -1,5 +1,7 @@
 """Instructions with values in YAML: places of their issues, functions that write them, and imported files."""
 
+from typing import Any
+
 import pytest
 
 from operad.configs import load
@@ -114,7 +116,8 @@ experts: [{profile: {name: A}, workflow: [[*facts, *reply], [*doubts, *reply]]}]
 
 def test_a_function_writes_the_instruction_of_an_operator(write):
     workflow = load(write(FUNCTION), trust=True).expert().workflow
-    assert workflow.get_operator("reply").instruction == "Reply to the letter."
+    operator: Any = workflow.get_operator("reply")
+    assert operator.instruction == "Reply to the letter."
     with ScriptedReasoner({"facts": "F", "doubts": "D", "reply": "R"}) as reasoner:
         assert workflow.run("go", reasoner).text == "R"
     assert reasoner.tasks[-1].instruction == "Reply with F, not {facts}."

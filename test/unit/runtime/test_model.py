@@ -414,8 +414,9 @@ async def test_models_that_are_let_go_of_in_a_living_loop_are_closed(monkeypatch
         for _ in range(20):
             model = scripted.model
             await model.complete(HELLO)
-            clients.append((await model._connection()).chat._client)
-            del model
+            chat: Any = (await model._connection()).chat
+            clients.append(chat._client)
+            del model, chat
         gc.collect()
         for _ in range(100):
             await asyncio.sleep(0.01)
