@@ -317,8 +317,12 @@ class Trial:
                 self.fail(f"not in the journal: {sorted(missing)}")
         if len(results) != runs:
             self.fail(f"{len(results)} of {runs} runs ended: {driving.ended()} {driving.errors()[-2000:]}")
-        elif again().ended().get("result") != results or len(self.throws()) != len(throws):
-            self.fail("the results are others when the runs are executed once more")
+        else:
+            driven = again()
+            report, more = driven.ended(), self.throws()[len(throws) :]
+            if report.get("result") != results or more:
+                others = {key: value for key, value in report.items() if key != "result"}
+                self.fail(f"executed once more, the runs have other results: {others} {driven.errors()[-2000:]} {more}")
         self.result.repeated = len(throws) - len({throw.key for throw in throws})
 
     def _check_results(self, recorded: Mapping[str, str], result: object) -> None:
