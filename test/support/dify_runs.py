@@ -56,7 +56,7 @@ class Model:
 
     def answer(self, task: Any) -> str:
         """Return the answer to a task."""
-        messages = [(each["role"], str(each["content"])) for each in render(task, show_schema=False)]
+        messages = [(each.role, each.text) for each in render(task, show_schema=False)]
         text = "".join(content for _, content in messages)
         if "FAIL" in text:
             raise OperadError("the model fails")
