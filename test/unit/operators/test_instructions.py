@@ -27,7 +27,7 @@ def prompts(flow, job, *answers, **options):
     reasoner = ScriptedReasoner(lambda task: script.pop(0) if script else "done")
     Workflow(flow, **options).run(job, reasoner)
     assert script == []
-    return [[f"{each['role']}: {each['content']}" for each in render(task)] for task in reasoner.tasks]
+    return [[f"{each.role}: {each.text}" for each in render(task)] for task in reasoner.tasks]
 
 
 def issues(flow, job="go", **options):

@@ -7,10 +7,11 @@ from contextlib import suppress
 
 import pytest
 
+from operad.runtime.models.messages import Message
 from operad.runtime.testing import DeadlockError, FakeClockLoop, Hang, Say, ScriptedModel, run_on_fake_clock
 from operad.runtime.values.errors import ModelError, RunningLoopError
 
-HELLO = [{"role": "user", "content": "hello there"}]
+HELLO = [Message.user("hello there")]
 YEAR = 365 * 86400.0
 
 

@@ -1126,7 +1126,7 @@ def test_an_insight_breaks_no_section_of_the_prompt():
     workflow = BuiltinWorkflow()
     workflow.add_operator(Evil(OperatorConfig(instruction="op")))
     workflow.execute(Job(goal=GOAL), reasoner)
-    system, user = (message["content"] for message in render(reasoner.tasks[0]))
+    system, user = (message.text for message in render(reasoner.tasks[0]))
     assert user.splitlines() == [
         "## Job",
         GOAL,

@@ -5,9 +5,10 @@ import gc
 import json
 import warnings
 
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 
-HELLO = [{"role": "user", "content": "Hello."}]
+HELLO = [Message.user("Hello.")]
 
 
 async def answer(reader, writer):

@@ -6,6 +6,7 @@ import pytest
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Blob
 from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE, MAX_IMAGES, render
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
@@ -45,25 +46,30 @@ def url_of(name):
 
 
 def urls_in(message):
+    """The images of a message in a request."""
     return [part["image_url"]["url"] for part in message["content"] if part["type"] == "image_url"]
+
+
+def blob_of(name, named=None):
+    data, mime_type = IMAGES[name]
+    return Blob(data=data, media_type=mime_type, name=named or name)
 
 
 def test_a_model_that_sees_is_shown_images_after_the_text(about):
     task = about(notes_txt=b"words", **{name.replace(".", "_"): data for name, (data, _) in IMAGES.items()})
     system, user = render(task, vision=True)
-    text, *_ = user["content"]
-    assert text["type"] == "text"
-    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in text["text"]
-    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in text["text"]
-    assert "```\nwords\n```" in text["text"]
-    assert urls_in(user) == [url_of(name) for name in IMAGES]
-    assert system["content"] == f"Look.\n\n{DATA_RULE}\n\n{IMAGES_RULE}"
+    text, *images = user.parts
+    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in text.text
+    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in text.text
+    assert "```\nwords\n```" in text.text
+    assert images == [blob_of(name) for name in IMAGES]
+    assert system.text == f"Look.\n\n{DATA_RULE}\n\n{IMAGES_RULE}"
 
 
 def test_a_model_that_does_not_see_is_told_of_images(about):
     system, user = render(about(a_png=IMAGES["a.png"][0]))
-    assert "(an image; this model cannot be shown images)" in user["content"]
-    assert system["content"] == "Look."
+    assert "(an image; this model cannot be shown images)" in user.text
+    assert (len(user.parts), system.text) == (1, "Look.")
 
 
 def test_a_task_without_images_reads_the_same_to_a_model_that_sees(about):
@@ -73,7 +79,7 @@ def test_a_task_without_images_reads_the_same_to_a_model_that_sees(about):
 
 def test_an_image_is_what_its_bytes_say(about):
     [_, user] = render(about(a_png=IMAGES["b.jpg"][0]), vision=True)
-    assert urls_in(user) == [url_of("b.jpg")]
+    assert user.parts[1:] == (blob_of("b.jpg", named="a.png"),)
 
 
 def test_what_cannot_be_shown_says_why(about, monkeypatch):
@@ -82,19 +88,19 @@ def test_what_cannot_be_shown_says_why(about, monkeypatch):
     gone = about(e_png=b"x")
     gone.files[0].path.unlink()
     [_, user] = render(task.model_copy(update={"files": task.files + gone.files}), vision=True)
-    text = user["content"][0]["text"]
+    text = user.text
     assert "is not an image of a supported type; convert it to PNG or JPEG" in text
     assert "larger than the maximum of 20 bytes" in text
     assert "### c.png (image/png, 9 bytes)\n(image 1 of those below)" in text
     assert "### d.svg (image/svg+xml, 6 bytes)\n(not text, not shown)" in text
     assert "cannot be read: No such file" in text
-    assert len(urls_in(user)) == 1
+    assert user.parts[1:] == (blob_of("a.png", named="c.png"),)
 
 
 def test_only_so_many_images_are_shown(about):
     [_, user] = render(about(**{f"a{n}_png": IMAGES["a.png"][0] for n in range(MAX_IMAGES + 1)}), vision=True)
-    assert len(urls_in(user)) == MAX_IMAGES
-    assert f"(an image, not shown: {MAX_IMAGES} others are)" in user["content"][0]["text"]
+    assert user.parts[1:] == tuple(blob_of("a.png", named=f"a{n}.png") for n in range(MAX_IMAGES))
+    assert f"(an image, not shown: {MAX_IMAGES} others are)" in user.text
 
 
 async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):
