@@ -151,7 +151,7 @@ class _Server:
         if not pid:
             try:
                 os.close(life)
-                self._leave(reader)
+                self._leave()
                 _read(reader)
             finally:
                 os._exit(ENDED)
@@ -162,12 +162,11 @@ class _Server:
         self._by_connection[reader.connection.fileno()] = reader
         self._poll.register(reader.connection.fileno(), 0)  # tells of its end alone
 
-    def _leave(self, reader: _Reader) -> None:
+    def _leave(self) -> None:
         """Close what a reader must not reach: the sockets of other documents, and of the caller."""
-        for other in {*self._by_connection.values()} - {reader}:
-            other.connection.close()
-        for life in self._by_life:
+        for life, other in self._by_life.items():  # also those that were given up, and have not ended yet
             os.close(life)
+            other.connection.close()
         self._control.close()
         if sys.platform == "linux":
             ctypes.CDLL(None).prctl(_DEATH_SIGNAL, signal.SIGKILL)  # a reader does not outlive the server

@@ -1,4 +1,5 @@
 import asyncio
+import json
 import os
 import select
 import signal
@@ -246,6 +247,35 @@ def test_a_server_that_takes_no_requests_is_replaced(stopped):
         while True:
             stopped.send(b"figs", MSG_DONTWAIT)
     assert answer("'figs'") == "figs"
+
+
+@on_linux
+def test_a_reader_has_no_socket_of_a_document_that_was_just_given_up(stopped):
+    def ask(code):
+        """Ask for a reader of a document; return the socket for its answer."""
+        ours, theirs = socketpair()
+        request = {
+            "function": "builtins:eval",
+            "modules": [],
+            "arguments": [],
+            "size": len(code),
+            "seconds": 9,
+            "most_seconds": 99,
+            "memory_bytes": 2**30,
+        }
+        with theirs:
+            send_fds(stopped, [json.dumps(request).encode()], [theirs.fileno()])
+        ours.sendall(code)
+        return ours
+
+    # The server takes one request in each round: it starts a reader, gives it up, and starts another, before it can see
+    # that the first has ended.
+    ask(ENDLESS).close()
+    stopped.send(b"without a socket")
+    with ask(OPEN.encode()) as asked:
+        os.kill(reader_process._server._process.pid, signal.SIGCONT)
+        said = b"".join(iter(lambda: asked.recv(10_000), b""))
+    assert b'{"value": 5}' in said  # the standard streams, its own socket, and its pipe
 
 
 @on_linux
