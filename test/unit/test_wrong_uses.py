@@ -256,7 +256,7 @@ WRONG = {
     ),
     "MonoModelReasoner(42)": (
         lambda: MonoModelReasoner(42),
-        "expected a model or its name, such as 'gpt-5'; got 42 (int)",
+        "expected a model or its name, such as 'gpt-5.6'; got 42 (int)",
     ),
     "Action(tools=['x'])": (lambda: Action(name="a", tools=["x"]), "expected a function or a tool, got 'x' (str)"),
     "Job('a', 'b')": (

@@ -6,6 +6,7 @@ import sys
 import typing
 from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -377,7 +378,7 @@ model: {name: a, base_url: 'https://a.example/v1', api_key_env: GITHUB_TOKEN}
         "sends $MISTRAL_API_KEY and your prompts to api.mistral.ai",
     ]
     expert = load_text(text, "x.yaml", tmp_path, trust=True).expert()
-    (operator,) = expert.workflow.graph().operators.values()
+    operator: Any = next(iter(expert.workflow.graph().operators.values()))
     assert operator.thinker(expert.reasoner).model.located().key == "of-mistral"
 
 
@@ -393,7 +394,8 @@ def test_a_name_with_a_vendor_on_the_command_line_replaces_endpoint_and_key_of_t
     monkeypatch.setenv("GITHUB_TOKEN", "of-github")
     text = GREETER + "model: {name: a, base_url: 'https://a.example/v1', api_key_env: GITHUB_TOKEN}\n"
     configuration = load_text(text, "x.yaml", tmp_path, trust=True)
-    located = configuration.expert(model_name="mistral:m").reasoner.model.located()
+    reasoner: Any = configuration.expert(model_name="mistral:m").reasoner
+    located = reasoner.model.located()
     assert (located.name, located.base_url, located.key) == ("m", "https://api.mistral.ai/v1", "of-mistral")
 
 

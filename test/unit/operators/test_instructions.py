@@ -1,6 +1,6 @@
 """Instructions with values of the job: by name in braces, or written by a function."""
 
-from typing import TypedDict
+from typing import Any, TypedDict, cast
 
 import pytest
 
@@ -30,7 +30,7 @@ def prompts(flow, job, *answers, **options):
     return [[f"{each.role}: {each.text}" for each in render(task)] for task in reasoner.tasks]
 
 
-def issues(flow, job="go", **options):
+def issues(flow, job: Any = "go", **options):
     """The issues with which a run is refused, before any operator runs: code, place and text."""
     with ScriptedReasoner([]) as reasoner, pytest.raises(InvalidError) as caught:
         Workflow(flow, **options).run(job, reasoner)
@@ -358,7 +358,7 @@ def test_the_parameters_of_a_function_are_checked_when_the_workflow_is_built():
     def count(written) -> int:
         return 1
 
-    flow = [facts(), Operator("List doubts.", id="doubts")] >> Operator(write) >> [Operator(count)]
+    flow = [facts(), Operator("List doubts.", id="doubts")] >> Operator(write) >> [Operator(cast("Any", count))]
     assert [(code, where) for code, where, _ in issues(flow)] == [
         ("parameter", "write"),
         ("instruction", "count"),
@@ -375,7 +375,7 @@ def test_a_function_names_the_operator_and_its_docstring_describes_it():
 
     made = Operator(write_letter)
     assert (made.get_id(), made.instruction) == ("write_letter", "Write a letter.")
-    assert OperatorConfig(instruction=write_letter) == made.config
+    assert OperatorConfig(instruction=cast("Any", write_letter)) == made.config
     assert Operator(write_letter, id="mine").get_id() == "mine"
 
 

@@ -161,7 +161,7 @@ def test_a_password_in_an_endpoints_address_reaches_the_endpoint_and_nothing_els
     monkeypatch.setattr(
         ScriptedModel,
         "_choose",
-        lambda self, path, key, request: (seen.append(key), choose(self, path, key, request))[1],
+        lambda self, wire, turn, key, request: (seen.append(key), choose(self, wire, turn, key, request))[1],
     )
     good = {"evaluation": "warm", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
     with ScriptedModel([Say("Hello!"), Say(json.dumps(good))]) as endpoint:

@@ -736,7 +736,7 @@ def test_a_budget_of_money_needs_a_price_and_nothing_is_asked_without(engine):
 
 
 def test_a_price_may_be_nothing_but_not_less():
-    assert Price().of(10, 10) == 0
+    assert Price().of(Usage(prompt_tokens=10, completion_tokens=10)) == 0
     with pytest.raises(ValueError, match="prompt: must be at least 0"):
         Price(prompt=-1)
 

@@ -41,6 +41,10 @@ def answer(code: Any, answer: Any = str, **limits: Any) -> Any:
     )
 
 
+def the_server() -> Any:
+    return reader_process._server
+
+
 def endless():
     return read(eval, ENDLESS, answer=str, what="file", limits=FOREVER)
 
@@ -273,7 +277,7 @@ def test_a_reader_has_no_socket_of_a_document_that_was_just_given_up(stopped):
     ask(ENDLESS).close()
     stopped.send(b"without a socket")
     with ask(OPEN.encode()) as asked:
-        os.kill(reader_process._server._process.pid, signal.SIGCONT)
+        os.kill(the_server()._process.pid, signal.SIGCONT)
         said = b"".join(iter(lambda: asked.recv(10_000), b""))
     assert b'{"value": 5}' in said  # the standard streams, its own socket, and its pipe
 
@@ -303,10 +307,10 @@ def test_a_malformed_request_is_an_error_and_ends_no_server(executable, request_
     ours, theirs = socketpair()
     with ours:
         with theirs:
-            send_fds(reader_process._server._control, [request_], [theirs.fileno()])
+            send_fds(the_server()._control, [request_], [theirs.fileno()])
         said = b"".join(iter(lambda: ours.recv(10_000), b""))
     assert b"cannot start a reader: " in said
-    reader_process._server._control.send(b"without a socket")
+    the_server()._control.send(b"without a socket")
     assert answer("__import__('os').getppid()", int) == server
 
 

@@ -253,6 +253,7 @@ ERRORS = [
     errors.RequestError("m"),
     FetchError("m", transient=True),
     errors.AnswerError("m"),
+    errors.MaxTurnsError("m", 2, {"look": 2}),
     errors.ToolError("m"),
     errors.MissingExtraError("m"),
     errors.RunningLoopError("m"),
