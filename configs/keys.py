@@ -66,7 +66,7 @@ KEYS: Mapping[str, Keys] = {
     "OperatorSpec": _keys(
         "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
-        "knowledge memory",
+        "knowledge memory max_turns",
     ),
     "Example": _keys("", "input output"),
     "PolicySpec": _keys("", _POLICY),
@@ -95,7 +95,8 @@ KEYS: Mapping[str, Keys] = {
 
 CLASS_KEYS = _keys(
     "server workflow folder gold object_info key subtask model",
-    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns",
+    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns "
+    "temperature thinking settings",
 )
 """Parameters (`params`) of classes of Operad."""
 

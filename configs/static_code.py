@@ -146,7 +146,7 @@ def beside(name: str, folder: Path) -> Module | None:
     """
     stem_path, *paths = _places(name, folder)
     for path in paths:
-        if _is_inside(path, folder) and path.is_file() and (path.stat().st_size <= MAX_SOURCE):
+        if _is_inside(path, folder) and path.is_file() and path.stat().st_size <= MAX_SOURCE:
             top = folder / name.partition(".")[0]
             if stem_path != top and not (top / "__init__.py").is_file() and _has_loader(top.name):
                 return None
@@ -298,9 +298,8 @@ class Reader:
         if not node.level:
             return node.module or ""
         importing = self.module(module)
-        package = (
-            module.split(".") if not isinstance(importing, str) and importing.is_package else module.split(".")[:-1]
-        )
+        is_package = not isinstance(importing, str) and importing.is_package
+        package = module.split(".") if is_package else module.split(".")[:-1]
         parents = package[: len(package) - node.level + 1]
         if node.level - 1 > len(package):
             return None

@@ -16,7 +16,8 @@ from operad.operators.node_params import readable
 from operad.operators.variables import Selector, VariableType, part_type, whole
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
-from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
+from operad.runtime.values.errors import InvalidError, Issue, shorten
+from operad.runtime.values.hints import Hints
 
 T = VariableType
 NodeType = type[NodeOperator[Any]]

@@ -11,7 +11,8 @@ from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
-from operad.runtime.values.errors import Hints, InvalidError, Issue, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.hints import Hints
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""

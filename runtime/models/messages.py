@@ -11,7 +11,7 @@ from operad.runtime.values.value import Record
 
 
 class Origin(Record):
-    """What the system that made a message or a part needs back unchanged, such as a signature of its reasoning.
+    """Data that the system which made a message or a part needs back unchanged, such as a signature of its reasoning.
 
     The data are opaque: they are sent back to the same system by the same codec, dropped anywhere else, and never shown.
 

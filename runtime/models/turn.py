@@ -17,7 +17,7 @@ FinishReason = Literal["stop", "length", "tools", "filter", "refusal", "error"]
 stopped it, `refusal` if the model refuses to answer."""
 
 ToolChoice = Literal["auto", "none"]
-"""Whether the model may call the tools that are described to it."""
+"""Permission to call the tools that are described to the model: ``none`` forbids it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,7 +27,8 @@ from operad.flows.formats.comfyui.written import INLET, NAME, OUTLET, link_parts
 from operad.flows.formats.order import cycle_issues
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.comfyui.reading import list_of, mapping_of
-from operad.runtime.values.errors import Hints, InvalidError, Issue, shorten
+from operad.runtime.values.errors import InvalidError, Issue, shorten
+from operad.runtime.values.hints import Hints
 from operad.runtime.values.text import shortened
 
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w{1,11}$")

@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from operad.operators.comfyui.reading import list_of, mapping_of
-from operad.runtime.values.errors import Hints, Issue, did_you_mean
+from operad.runtime.values.errors import Issue, did_you_mean
+from operad.runtime.values.hints import Hints
 
 MAX_CLASSES = 50_000
 """Maximum number of classes that are read; servers with hundreds of custom nodes have about 10,000."""

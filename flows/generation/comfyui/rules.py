@@ -17,7 +17,7 @@ from operad.flows.formats.comfyui.written import NAME
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
 from operad.operators.comfyui.reading import mapping_of
-from operad.runtime.values.errors import MOST_COMPARED
+from operad.runtime.values.hints import MOST_COMPARED
 
 _CLASS_CUTOFF, _INPUT_CUTOFF, _OPTION_CUTOFF = 0.75, 0.6, 0.8
 """Minimum similarity, from 0 to 1, of a name to the class, input or option that replaces it."""

@@ -5,7 +5,7 @@ from fake_operators import Do, Echo
 
 from operad import InputError, Operator, Workflow, operator
 from operad.runtime import BuiltinWorkflow, InvalidError, Map
-from operad.runtime.values import errors
+from operad.runtime.values import errors, hints
 
 
 def first(text: str) -> str:
@@ -107,7 +107,7 @@ def test_near_names_of_many_unknown_ids_are_looked_for_in_bounded_work(monkeypat
     for number in range(2_000):
         flow.add_operator(Do(f"step{number}"), previous_ops=[f"stop{number}"])
     assert sum(issue.code == "unknown-operator" for issue in flow.graph().check()) == 2_000
-    assert 0 < sum(compared) <= errors.MOST_COMPARED
+    assert 0 < sum(compared) <= hints.MOST_COMPARED
 
 
 def test_a_chain_is_added_after_others():

@@ -21,7 +21,17 @@ class Odd:
 
 
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3, seconds=0.5, cost=0.25)
-PLAIN_USAGE = {"calls": 1, "prompt_tokens": 2, "completion_tokens": 3, "seconds": 0.5, "cost": 0.25, "unpriced": 0}
+PLAIN_USAGE = {
+    "calls": 1,
+    "prompt_tokens": 2,
+    "completion_tokens": 3,
+    "seconds": 0.5,
+    "cost": 0.25,
+    "unpriced": 0,
+    "cached_tokens": 0,
+    "cache_written_tokens": 0,
+    "reasoning_tokens": 0,
+}
 MESSAGE = WorkflowMessage(
     scratchpad="text",
     outputs={"odd": Odd(), "set": {1}, "bytes": b"\xff", "nested": [{"odd": (Odd(),)}], "no number": float("nan")},
@@ -136,6 +146,7 @@ EXAMPLES = [
             text="t",
             tool_calls=({"name": "n", "arguments": "{}"},),
             finish_reason="length",
+            thinking="hm",
         ),
         {
             "model": "m",
@@ -144,7 +155,14 @@ EXAMPLES = [
             "text": "t",
             "tool_calls": [{"name": "n", "arguments": "{}"}],
             "finish_reason": "length",
+            "thinking": "hm",
         },
+    ),
+    (events.ThinkingStreamed(text="t"), {"text": "t"}),
+    (events.SettingsDropped(model="m", settings=("seed: no",)), {"model": "m", "settings": ["seed: no"]}),
+    (
+        events.MaxTurnsReached(model="m", turns=2, tool_calls={"t": 2}),
+        {"model": "m", "turns": 2, "tool_calls": {"t": 2}},
     ),
     (
         events.ModelRetried(call_id="c", model="m", error="e", delay=0.5, retry=1),

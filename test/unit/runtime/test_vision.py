@@ -1,6 +1,5 @@
 import copy
 from base64 import b64encode
-from typing import Any, cast
 
 import pytest
 
@@ -59,10 +58,10 @@ def blob_of(name, named=None):
 def test_a_model_that_sees_is_shown_images_after_the_text(about):
     task = about(notes_txt=b"words", **{name.replace(".", "_"): data for name, (data, _) in IMAGES.items()})
     system, user = render(task, vision=True)
-    text, *images = cast("Any", user.parts)
-    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in text.text
-    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in text.text
-    assert "```\nwords\n```" in text.text
+    _, *images = user.parts
+    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in user.text
+    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in user.text
+    assert "```\nwords\n```" in user.text
     assert images == [blob_of(name) for name in IMAGES]
     assert system.text == f"Look.\n\n{DATA_RULE}\n\n{IMAGES_RULE}"
 

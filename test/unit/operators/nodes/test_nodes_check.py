@@ -15,7 +15,7 @@ from operad.flows.formats.chat2workflow import issues_of, load, parent_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime import InvalidError
-from operad.runtime.values import errors
+from operad.runtime.values import errors, hints
 
 START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
 TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})
@@ -878,5 +878,5 @@ def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkey
     issues = check(NodeGraph(nodes, edges), NODE_TYPES)
     assert sum(issue.code == "undefined-node" for issue in issues) == count
     assert sum(issue.code == "undefined-variable" for issue in issues) == count
-    assert 0 < sum(compared) <= errors.MOST_COMPARED
+    assert 0 < sum(compared) <= hints.MOST_COMPARED
     assert max(len(issue.message) for issue in issues) < 2_000
