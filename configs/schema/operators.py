@@ -242,10 +242,7 @@ class OperatorSpec(PolicySpec):
     """An operator, or an evaluator."""
 
     name: OperatorId = Field(default="", description="Id in the workflow; by default the anchor.")
-    instruction: str = Field(
-        description="Instruction for the model: role, task and style. {name} is an input of the job, or the answer of an "
-        "operator before it; {{ is a brace."
-    )
+    instruction: str = Field(description="Role, task and style for the model, with names of values in braces.")
     written_by: Dotted | None = Field(
         default=None,
         description="Function that returns the instruction, as module.function; its parameters are bound like those of an "
