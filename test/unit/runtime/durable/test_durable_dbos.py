@@ -270,14 +270,8 @@ def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, ur
 
 def test_its_threads_without_work_here_have_ended(process):
     """Those for new queues, its own queue, schedules and delays; what is left takes work from the queue that was given."""
-    idle = ("queue-worker-_dbos", "dbos-background-jobs")
-    until = time.monotonic() + RENDEZVOUS
-    while (
-        left := [each.name for each in threading.enumerate() if each.name.startswith(idle)]
-    ) and time.monotonic() < until:
-        time.sleep(0.02)
-    assert not left
-    assert not [each.name for each in threading.enumerate() if "(queue_thread)" in each.name]
+    ended = ("queue-worker-_dbos", "dbos-background-jobs", "(queue_thread)")
+    assert is_true(lambda: not [each.name for each in threading.enumerate() if any(name in each.name for name in ended)])
     assert threads_that_take_work() == ["queue-worker-queue"]
 
 
