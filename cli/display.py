@@ -150,6 +150,8 @@ class PlainLines:
             case events.ModelRetried():
                 why = short_line(event.error, LONGEST_ERROR)
                 self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
+            case events.ConversationShortened():
+                self._write(event, f"{event.results} older results of tools are shortened, to make room")
             case events.ModelAnswered() if event.cut_off:
                 self._write(event, CUT_OFF)
             case events.Interrupted():

@@ -270,6 +270,20 @@ class MaxTurnsReached(Event, frozen=True, kw_only=True):
     tool_calls: Mapping[str, int]
 
 
+class ConversationShortened(Event, frozen=True, kw_only=True):
+    """A conversation became too long for its model, so older results of tools are left out except for their beginnings.
+
+    Attributes:
+        model: Name of the model.
+        results: Number of results that were shortened.
+        characters: Number of characters that were left out.
+    """
+
+    model: str
+    results: int
+    characters: int
+
+
 class AnswerRejected(Event, frozen=True, kw_only=True):
     """A model's answer did not fit its schema; the model is asked again."""
 

@@ -25,7 +25,7 @@ from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey, key_text
-from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
+from operad.runtime.values.errors import InputError, ModelError, PromptTooLongError, RequestError, describe
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
@@ -293,6 +293,12 @@ class Endpoint(Value):
         reason = describe(error.__cause__ or error)
         return ModelError(f"{self.describe()} broke off its answer: {reason}; try again", transient=True)
 
+    def too_long_error(self, message: str) -> PromptTooLongError:
+        """Return the error for a prompt with too many tokens."""
+        return PromptTooLongError(
+            f"{self.describe()}: the prompt has too many tokens: {message}; give it less, or use a larger model"
+        )
+
     def _key_fault(self) -> str:
         """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
         vendor = vendor_at(self.address) or OPENAI
@@ -327,9 +333,7 @@ class Endpoint(Value):
         status = cast("int | None", getattr(error, "status_code", None))
         body = _error_body(error)
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
-            return RequestError(
-                f"{model}: the prompt has too many tokens: {message}; give it less, or use a larger model"
-            )
+            return self.too_long_error(message)
         if body.get("code") in _FILTER_CODES:
             return RequestError(
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"

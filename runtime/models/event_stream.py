@@ -76,7 +76,7 @@ def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelE
     model, code = endpoint.describe(), str(error.get("code") or "")
     message = one_line(without_key(str(error.get("message") or code), key))
     if code == "context_length_exceeded":
-        return RequestError(f"{model}: the prompt has too many tokens: {message}; give it less, or use a larger model")
+        return endpoint.too_long_error(message)
     if "policy" in code or "content_filter" in code:
         return RequestError(
             f"{model}: its content filter stopped the answer: {message}; change the prompt or the filter"

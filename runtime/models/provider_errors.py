@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple, cast
 
 from operad.runtime.models.addresses import MIN_KEY, one_line, without_key
-from operad.runtime.values.errors import ModelError, RequestError
+from operad.runtime.values.errors import ModelError, PromptTooLongError, RequestError
 
 
 class _Fault(NamedTuple):
@@ -23,7 +23,7 @@ _FAULTS: Mapping[str, _Fault] = {
     ),
     "ModelNotFoundError": _Fault(ModelError, "has no such model or address", "check the model's name"),
     "ModelContextWindowExceededError": _Fault(
-        RequestError, "has no room for so many tokens", "make the prompt shorter, or use a larger model"
+        PromptTooLongError, "has no room for so many tokens", "make the prompt shorter, or use a larger model"
     ),
     "ModelQuotaExceededError": _Fault(ModelError, "has no quota left", "add credit, or raise the quota"),
     "ModelRateLimitError": _Fault(ModelError, "gets too many calls at once", "wait, or set limits", True),
@@ -68,7 +68,7 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
     message = f": {without_key(told, key)}" if told else ""
     for name, fault in _FAULTS.items():
         if isinstance(error, getattr(exceptions, name)):
-            if fault.kind is RequestError and isinstance(status, int) and status >= 500:
+            if issubclass(fault.kind, RequestError) and isinstance(status, int) and status >= 500:
                 fault = _FAULTS["ModelServerError"]
             text, remedy = fault.text.format(timeout=timeout), fault.remedy.format(setup=setup)
             text = "broke off its answer" if fault.is_transient and getattr(error, "in_stream", False) else text

@@ -108,6 +108,9 @@ def _level_and_text_of_call(event: Event) -> tuple[int, str]:
             return level, f"model {event.model!r} answered: {usage.tokens} tokens in {usage.seconds:.1f} s{how}"
         case events.ModelRetried():
             return logging.WARNING, f"model {event.model!r} is asked again in {event.delay:.1f} s: {event.error}"
+        case events.ConversationShortened():
+            what = f"{event.results} older results of tools by {event.characters:,} characters"
+            return logging.INFO, f"the conversation with {event.model!r} is too long; shortened: {what}"
         case events.ModelFailed():
             return logging.WARNING, f"model {event.model!r} failed: {event.error}"
         case events.ToolReturned():

@@ -32,7 +32,10 @@ _ENDS = (
 )
 _NOTES = (
     events.AnswerRejected
+    | events.ConversationShortened
+    | events.MaxTurnsReached
     | events.ModelRetried
+    | events.SettingsDropped
     | events.FellBack
     | events.CacheHit
     | events.MessageKept

@@ -10,26 +10,37 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from operad.runtime.events import AnswerRejected, MaxTurnsReached, ToolCalled, ToolReturned, emit
+from operad.runtime.events import (
+    AnswerRejected,
+    ConversationShortened,
+    MaxTurnsReached,
+    ToolCalled,
+    ToolReturned,
+    emit,
+)
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
-from operad.runtime.reasoning.prompt import MAX_IMAGES, cut, fence
+from operad.runtime.reasoning.prompt import MAX_IMAGES, fence
+from operad.runtime.reasoning.tool_results import MAX_RESULT, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.blob import blob_parts
-from operad.runtime.values.errors import AnswerError, MaxTurnsError, ToolError, did_you_mean
+from operad.runtime.values.errors import AnswerError, MaxTurnsError, PromptTooLongError, ToolError, did_you_mean
 from operad.runtime.values.image import IMAGE_TYPES
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
 from operad.runtime.values.text import shortened
 
-RESULT_BUDGET = 16_000
-"""Maximum number of characters of a tool's result that are returned to the model."""
+FULL = 0.9
+"""Share of the model's context above which older results are shortened before the next turn."""
+
+_TOKEN_CHARACTERS = 3
+"""Number of characters of a token, for an estimate that is rather too high."""
 
 MAX_EXCERPT = 200
 """Maximum number of characters of an answer that an error shows."""
@@ -91,6 +102,10 @@ class Conversation:
         self._settings = settings
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
+        self._results = ToolResults(READ_MORE if READ_MORE not in self._tools else f"{READ_MORE}_of_result")
+        self._tokens = 0
+        if self._native_tools:
+            self._offer_rest()
 
     def say(self, text: str) -> None:
         """Add a text to the user's message that comes next; it is appended to a last message that is the user's."""
@@ -133,6 +148,7 @@ class Conversation:
                 return turn
             results = await _concurrently(*map(self._call, message.tool_calls))
             self._messages.append(Message.user(*results))
+            self._tokens += sum(len(result.text) for result in results) // _TOKEN_CHARACTERS
             made.update(call.name for call in message.tool_calls)
         emit(MaxTurnsReached(model=self.model.name, turns=max_turns, tool_calls=dict(made)))
         calls = ", ".join(f"{name} {count} time{'s' * (count > 1)}" for name, count in made.most_common())
@@ -145,7 +161,38 @@ class Conversation:
         )
 
     async def _complete(self, **options: Any) -> Completion:
-        return await self.model.complete(self._messages, settings=self._settings, **options)
+        """Return the model's next turn; if the conversation is too long for it, older results are shortened."""
+        context = self.model.profile.context
+        if context and self._tokens > FULL * context:
+            self._make_room(keep=1)
+        while True:
+            try:
+                turn = await self.model.complete(self._messages, settings=self._settings, **options)
+            except PromptTooLongError:
+                if not (self._make_room(keep=1) or self._make_room(keep=0)):
+                    raise
+            else:
+                self._tokens = turn.usage.tokens
+                return turn
+
+    def _make_room(self, keep: int) -> bool:
+        """Shorten the results of tools, but not those in the last `keep` messages; return False if none is long."""
+        before = self._messages
+        self._messages = self._results.shortened(before, keep)
+        changed = [
+            (len(old.text), len(new.text))
+            for was, now in zip(before, self._messages, strict=True)
+            for old, new in zip(was.tool_results, now.tool_results, strict=True)
+            if old != new
+        ]
+        if not changed:
+            return False
+        removed = sum(old - new for old, new in changed)
+        emit(ConversationShortened(model=self.model.name, results=len(changed), characters=removed))
+        return True
+
+    def _offer_rest(self) -> None:
+        self._tools.setdefault(self._results.tool.name, self._results.tool)
 
     async def answer(self, form: Form | None, draft: Completion | None = None, max_repairs: int = 0) -> str:
         """Return the model's answer.
@@ -269,7 +316,9 @@ class Conversation:
             if _is_cancelled():
                 raise
             result = _error_text(error)
-        result = cut(result, RESULT_BUDGET)
+        if len(result) > MAX_RESULT:
+            self._offer_rest()
+        result = self._results.enter(call.id, result)
         seconds = time.perf_counter() - began
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
         return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)

@@ -12,7 +12,8 @@ OperadError                 operator_id, attempt; the cause is chained
 ├── BudgetError             a run used more than its budget
 ├── PausedError             a run waits for a person's answers
 ├── ModelError              a model's endpoint failed: unreachable, refused, broken
-│   └── RequestError        the endpoint rejects this request: too long, not allowed
+│   └── RequestError        the endpoint rejects this request
+│       └── PromptTooLongError   it has too many tokens
 ├── FetchError              a web address could not be fetched, or is not allowed
 ├── AnswerError             a model's answers never fit its schema
 ├── MaxTurnsError           a model used all turns of an operator without an answer
@@ -332,7 +333,11 @@ class ModelError(OperadError):
 
 
 class RequestError(ModelError):
-    """A model's endpoint works, but rejects this request, for example because it is too long or not allowed."""
+    """A model's endpoint works, but rejects this request, for example because it is not allowed."""
+
+
+class PromptTooLongError(RequestError):
+    """The prompt has more tokens than the model takes."""
 
 
 class FetchError(OperadError):

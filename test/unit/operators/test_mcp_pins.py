@@ -91,7 +91,7 @@ def asked(source: McpTools, answer: Any) -> tuple[str, list[str], Any]:
         with pytest.raises(PausedError) as paused:
             work.run("Go.", run_id="r")
         work.resume("r", {"clerk": answer})
-        [tool] = endpoint.requests[0]["tools"]
+        tool, _ = endpoint.requests[0]["tools"]
         return paused.value.questions[0].text, results(endpoint), tool["function"]
 
 

@@ -36,7 +36,7 @@ class Described:
 def test_an_object_with_name_description_and_function_is_a_tool():
     with ScriptedModel([CallTools([("search", {"claim": "x"})]), Say("done")]) as model:
         assert Workflow(Operator("Check.", tools=[Described()]), model=model.model).run("x").text == "done"
-    [tool] = model.requests[0]["tools"]
+    tool, _ = model.requests[0]["tools"]
     assert tool["function"]["description"] == "Look a claim up."
     assert model.requests[1]["messages"][-1]["content"].endswith("found: x")
 
@@ -55,10 +55,10 @@ def test_the_same_name_with_another_function_is_an_error_and_the_same_tool_twice
     def checked(*tools):
         with ScriptedModel([Say("done")]) as model:
             Workflow(Operator("Check.", tools=list(tools)), model=model.model).run("x")
-        return len(model.requests[0]["tools"])
+        return [tool["function"]["name"] for tool in model.requests[0]["tools"]]
 
     one = Described()
-    assert checked(one, one) == 1
+    assert checked(one, one) == ["search", "read_more"]
     with pytest.raises(OperadError, match="two tools are named 'search', and a model could not tell them apart"):
         checked(one, Described())
 

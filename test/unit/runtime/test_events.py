@@ -159,6 +159,10 @@ EXAMPLES = [
         },
     ),
     (events.ThinkingStreamed(text="t"), {"text": "t"}),
+    (
+        events.ConversationShortened(model="m", results=2, characters=9),
+        {"model": "m", "results": 2, "characters": 9},
+    ),
     (events.SettingsDropped(model="m", settings=("seed: no",)), {"model": "m", "settings": ["seed: no"]}),
     (
         events.MaxTurnsReached(model="m", turns=2, tool_calls={"t": 2}),

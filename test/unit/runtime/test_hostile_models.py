@@ -380,9 +380,12 @@ async def test_a_model_that_obeys_a_document_has_no_more_tools_and_turns_than_be
         reasoner = MonoModelReasoner(endpoint.model, max_rounds=3)
         assert await reasoner.infer(task(Tool.of(echo), files=(page,))) == "I could not."
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests]
-    assert offered == [["echo"]] * 3
+    assert offered == [["echo", "read_more"]] * 3
     assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "auto"]
-    assert endpoint.requests[1]["messages"][-1]["content"] == "ToolError: there is no tool 'shell'; there are: echo"
+    assert (
+        endpoint.requests[1]["messages"][-1]["content"]
+        == "ToolError: there is no tool 'shell'; there are: echo, read_more"
+    )
     system, user = endpoint.requests[0]["messages"]
     assert DATA_RULE in system["content"]
     assert f"````\n{INJECTED}\n````" in user["content"]  # a longer fence than its own

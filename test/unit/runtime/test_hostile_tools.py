@@ -120,7 +120,7 @@ def deep():
 @pytest.mark.parametrize(
     ("value", "said"),
     [
-        ("x" * 50_000_000, "x" * 16_000 + "\n[… cut: 49,984,000 more characters]"),
+        ("x" * 50_000_000, "x" * 16_000 + "\n[… 49,984,000 more characters; the last 30,000,000 are lost"),
         (b"\xff\x00", '"<2 bytes that are not text>"'),
         (bytearray(b"\xff\x00"), '"<2 bytes that are not text>"'),
         (Image("a.png", b"\xff\x00"), '{"name": "a.png", "data": "<2 bytes that are not text>"}'),
@@ -175,11 +175,11 @@ async def test_instructions_in_a_tools_result_add_no_tool_and_lift_no_limit(in_a
         answer, heard = await in_a_run(lambda: reasoner.infer(task))
     assert (answer, obeyed) == ("I could not.", [])
     assert [[tool["function"]["name"] for tool in request["tools"]] for request in endpoint.requests] == [
-        ["give", "other"]
+        ["give", "other", "read_more"]
     ] * 3
     assert [request["tool_choice"] for request in endpoint.requests] == ["auto", "auto", "auto"]
     results = [event.result for event in heard if isinstance(event, ToolReturned)]
-    assert results == [page, "ToolError: there is no tool 'delete_all'; there are: give, other"]
+    assert results == [page, "ToolError: there is no tool 'delete_all'; there are: give, other, read_more"]
     assert [event.tool for event in heard if isinstance(event, ToolCalled)] == ["give", "delete_all"]
 
 
@@ -469,7 +469,7 @@ async def test_of_a_huge_answer_a_model_reads_the_beginning():
     tools = server("raw", said=said.replace('"id": 0', '"id": ID').replace("SAID", "x" * 100_000))
     async with Connections() as connections:
         [tool] = await connections.tools([tools])
-        assert await told(("t", {}), tool) == "x" * 16_000 + "\n[… cut: 84,000 more characters]"
+        assert (await told(("t", {}), tool)).startswith("x" * 16_000 + "\n[… 84,000 more characters; ")
 
 
 async def test_what_a_server_asks_for_it_is_refused():

@@ -250,6 +250,7 @@ ERRORS = [
     BudgetError("m", USAGE),
     PausedError("run", [Question(id="a", text="t", schema_={"type": "string"})]),
     ModelError("m", transient=True, retry_after=2.5),
+    errors.PromptTooLongError("m"),
     errors.RequestError("m"),
     FetchError("m", transient=True),
     errors.AnswerError("m"),

@@ -18,7 +18,7 @@ from operad.runtime.models.responses import CODEC, Responses
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.testing import CallTools, Fail, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import ModelError, RequestError
+from operad.runtime.values.errors import ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.schema import AnswerSchema
 
 ASKED = [Message.user("How warm is it?")]
@@ -347,7 +347,7 @@ async def test_several_summaries_are_paragraphs(in_a_run):
         ({"code": "server_error", "message": "boom"}, "broke off its answer: boom; try again", ModelError, True),
         ({"code": "rate_limit_exceeded", "message": "slow"}, "broke off its answer: slow", ModelError, True),
         ({"code": "insufficient_quota", "message": "pay"}, "has no quota left: pay", ModelError, False),
-        ({"code": "context_length_exceeded", "message": "long"}, "too many tokens: long", RequestError, False),
+        ({"code": "context_length_exceeded", "message": "long"}, "too many tokens: long", PromptTooLongError, False),
         ({"code": "invalid_prompt", "message": "flagged"}, "rejects the request: flagged", RequestError, False),
         ({"code": "image_content_policy_violation", "message": "no"}, "content filter", RequestError, False),
         ({"code": "invalid_image", "message": "unreadable"}, "rejects the request: unreadable", RequestError, False),
