@@ -216,8 +216,6 @@ def _note_on(event: Event) -> str:
             return f"calls {event.tool}"
         case events.AnswerRejected():
             return f"asks again ({event.repair})"
-        case events.ConversationShortened():
-            return f"shortens {event.results} results of tools"
         case events.FellBack():
             return f"falls back to {event.to}"
         case events.ModelRetried():

@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from operad.runtime.models.settings import ModelSettings
+from operad.runtime.values.image import IMAGE_TYPES, PDF
 
 Thinks = Literal["never", "on request", "by default", "always"]
 """Reasoning of a model before it answers, and the possibility to turn it off."""
@@ -34,6 +35,11 @@ class Profile:
     thinks: Thinks | None = None
     sampling: Literal["always", "without thinking", "never"] = "always"
     context: int | None = None
+
+    @property
+    def takes(self) -> tuple[str, ...]:
+        """Types of the images and documents that it takes."""
+        return (*(IMAGE_TYPES if self.vision else ()), *((PDF,) if self.documents else ()))
 
     def accepted(self, settings: ModelSettings) -> tuple[ModelSettings, tuple[str, ...]]:
         """Return the settings that the model takes, and the names of the others, each with the reason."""

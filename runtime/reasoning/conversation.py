@@ -24,13 +24,12 @@ from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolRe
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
-from operad.runtime.reasoning.prompt import MAX_IMAGES, fence
+from operad.runtime.reasoning.prompt import MAX_ATTACHED, fence
 from operad.runtime.reasoning.tool_results import MAX_RESULT, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.blob import blob_parts
 from operad.runtime.values.errors import AnswerError, MaxTurnsError, PromptTooLongError, ToolError, did_you_mean
-from operad.runtime.values.image import IMAGE_TYPES
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
@@ -307,7 +306,8 @@ class Conversation:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             with in_tool_call(tool_call_of(call.name, arguments), self.model):
                 value = await self._tool_result(call.name, arguments)
-            result, files, failed = as_text(value), self._files_in(value), False
+            result, (files, note), failed = as_text(value), self._attached(value), False
+            result += note
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
@@ -323,12 +323,17 @@ class Conversation:
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
         return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)
 
-    def _files_in(self, value: Any) -> list[Blob]:
-        """Return the images of a tool's result, if the model sees images; the text of the result names them, too."""
-        blobs = [part for part in blob_parts(value) if not isinstance(part, str) and part.media_type in IMAGE_TYPES]
-        if not self.model.profile.vision:
-            return []
-        return [Blob(data=blob.data, media_type=blob.media_type, name=blob.name) for blob in blobs[:MAX_IMAGES]]
+    def _attached(self, value: Any) -> tuple[list[Blob], str]:
+        """Return the images and documents of a tool's result that the model takes, and a note if it does not take all."""
+        blobs = [part for part in blob_parts(value) if not isinstance(part, str)]
+        takes = self.model.profile.takes
+        shown = [
+            Blob(data=blob.data, media_type=blob.media_type, name=blob.name)
+            for blob in blobs
+            if blob.media_type in takes
+        ][:MAX_ATTACHED]
+        hidden = len(blobs) - len(shown)
+        return shown, f"\n(You are not shown the content of {hidden} of these files.)" if hidden else ""
 
     async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> Any:
         if name not in self._tools:
@@ -371,7 +376,8 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     try:
         arguments = json.loads(without_half_escapes(call.arguments or "{}"), parse_constant=_refuse_constant)
     except ValueError as error:
-        raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}") from error
+        written = shortened(call.arguments, MAX_EXCERPT)
+        raise ToolError(f"the arguments of {call.name!r} are not JSON: {error}; you wrote: {written}") from error
     except RecursionError as error:
         raise ToolError(f"the arguments of {call.name!r} are nested too deep") from error
     if not isinstance(arguments, dict):

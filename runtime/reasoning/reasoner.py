@@ -369,8 +369,8 @@ def _form(task: Task) -> Form | None:
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
     if not task.files:
-        return render(task, show_schema=show_schema, vision=model.profile.vision)
-    return await asyncio.to_thread(render, task, show_schema=show_schema, vision=model.profile.vision)
+        return render(task, show_schema=show_schema, takes=model.profile.takes)
+    return await asyncio.to_thread(render, task, show_schema=show_schema, takes=model.profile.takes)
 
 
 def _thinker_opening(opening: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:

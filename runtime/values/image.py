@@ -1,4 +1,4 @@
-"""Images: recognised by their first bytes, and encoded for models."""
+"""Images and documents that models take as they are, recognised by their first bytes."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from operad.runtime.values.file import FileDescriptor
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
 """Image types that models accept."""
 
+PDF = "application/pdf"
+"""Type of the documents that models accept."""
+
 MAX_IMAGE_BYTES = 10 * 2**20
-"""Maximum size of an image for a model, in bytes."""
+"""Maximum size of an image or a document for a model, in bytes."""
 
 
 def image_type(data: bytes) -> str:
@@ -23,13 +26,17 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
-def read_image(file: FileDescriptor) -> tuple[bytes, str]:
-    """Return the image in a file, and its MIME type.
+def read_for_model(file: FileDescriptor) -> tuple[bytes, str]:
+    """Return the image or the PDF document in a file, and its MIME type.
 
     Raises:
-        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
+        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of its type.
     """
     data = file.read_bytes(MAX_IMAGE_BYTES)
+    if file.mime_type == PDF:
+        if not data.startswith(b"%PDF-"):
+            raise InputError(f"{file.path}: is not a PDF document")
+        return data, PDF
     if not (mime_type := image_type(data)):
         raise InputError(f"{file.path}: is not an image of a supported type; convert it to PNG or JPEG")
     return data, mime_type

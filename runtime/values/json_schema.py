@@ -58,11 +58,15 @@ def schema_errors(validator: Any, value: Any) -> list[ValidationError]:
 
 
 def of_meant_branch(error: ValidationError) -> Sequence[ValidationError]:
-    """Return the violations of the only branch of an ``anyOf`` that a value is meant for, or the error itself."""
+    """Return the violations of the branch of an ``anyOf`` that a value is meant for, or the error itself.
+
+    That is the branch of its type and constants; if several are, the one with the fewest violations.
+    """
     by_branch = groupby(error.context or (), key=lambda inner: inner.schema_path[0])
     branches = [list(branch) for _, branch in by_branch]
-    meant = [branch for branch in branches if not any(map(_is_of_another_branch, branch))]
-    return meant[0] if len(meant) == 1 and len(branches) > 1 else [error]
+    meant = sorted((branch for branch in branches if not any(map(_is_of_another_branch, branch))), key=len)
+    is_clear = len(branches) > 1 and meant and (len(meant) == 1 or len(meant[0]) < len(meant[1]))
+    return meant[0] if is_clear else [error]
 
 
 def _is_of_another_branch(error: ValidationError) -> bool:

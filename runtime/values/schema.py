@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
@@ -176,10 +177,14 @@ class AnswerSchema:
         """Return the value of an answer to `asked`, or of an answer without the enclosing object; see `validate`."""
         if not self.is_enclosed:
             return self.validate(text, repair=repair)
-        try:
+        with suppress(SchemaMismatch):
             return self.validate(text, repair=False)
-        except SchemaMismatch:
+        try:
             return self.asked.validate(text, repair=repair)["answer"]
+        except SchemaMismatch:
+            if '"answer"' in text:  # otherwise the faults of the object around the answer say nothing of the answer
+                raise
+        return self.validate(text, repair=repair)
 
     def validate(self, text: str, *, repair: bool = True) -> Any:
         """Return the value of an answer, after checking that it fits the schema.

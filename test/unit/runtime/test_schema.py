@@ -396,6 +396,27 @@ def test_the_faults_are_those_of_the_largest_value_and_of_the_branch_that_is_mea
     assert "$[0]: 'id' is a required property" in str(raised.value).splitlines()
 
 
+def test_of_types_that_nothing_distinguishes_the_nearest_is_meant():
+    refund, reply = closed(order={"type": "integer"}, amount={"type": "number"}), closed(text=STRING)
+    either = {"anyOf": [refund, reply]}
+    assert faults(either, {"order": "x", "amount": 3}) == ["$.order: 'x' is not of type 'integer'"]
+    assert "'text' is a required property" in faults(either, {"txt": 3})
+    assert faults(either, {}) == ["'text' is a required property"]
+    [undecided] = faults({"anyOf": [closed(a=STRING), closed(b=STRING)]}, {})
+    assert "is not valid under any" in undecided
+
+
+def test_faults_of_an_answer_without_the_object_around_it_are_those_of_the_answer():
+    schema = AnswerSchema.unchecked({"anyOf": [closed(order={"type": "integer"}), closed(text=STRING)]})
+    for text in ('{"order": "x"}', '{"answer": {"order": "x"}}'):
+        with pytest.raises(SchemaMismatch) as raised:
+            schema.read(text)
+        assert str(raised.value).endswith("order: 'x' is not of type 'integer'")
+    assert schema.read('{"order": 1,}') == {"order": 1}
+    with pytest.raises(SchemaMismatch):
+        schema.read('{"order": 1,}', repair=False)
+
+
 @pytest.mark.parametrize(
     ("value", "message"),
     [

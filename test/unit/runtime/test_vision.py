@@ -1,4 +1,5 @@
 import copy
+import json
 from base64 import b64encode
 
 import pytest
@@ -7,13 +8,15 @@ from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import Blob
-from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE, MAX_IMAGES, render
+from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE, MAX_ATTACHED, render
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values import image
+from operad.runtime.values.blob import Blob as ResultBlob
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.image import IMAGE_TYPES, PDF
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
 
@@ -57,13 +60,13 @@ def blob_of(name, named=None):
 
 def test_a_model_that_sees_is_shown_images_after_the_text(about):
     task = about(notes_txt=b"words", **{name.replace(".", "_"): data for name, (data, _) in IMAGES.items()})
-    system, user = render(task, vision=True)
+    system, user = render(task, takes=IMAGE_TYPES)
     _, *images = user.parts
-    assert "### a.png (image/png, 9 bytes)\n(image 1 of those below)" in user.text
-    assert "### d.webp (image/webp, 13 bytes)\n(image 4 of those below)" in user.text
+    assert "### a.png (image/png, 9 bytes)\n(attached below, as number 1)" in user.text
+    assert "### d.webp (image/webp, 13 bytes)\n(attached below, as number 4)" in user.text
     assert "```\nwords\n```" in user.text
     assert images == [blob_of(name) for name in IMAGES]
-    assert system.text == f"Look.\n\n{DATA_RULE}\n\n{IMAGES_RULE}"
+    assert system.text == f"Look.\n\n{DATA_RULE}\n\n{ATTACHED_RULE}"
 
 
 def test_a_model_that_does_not_see_is_told_of_images(about):
@@ -74,11 +77,11 @@ def test_a_model_that_does_not_see_is_told_of_images(about):
 
 def test_a_task_without_images_reads_the_same_to_a_model_that_sees(about):
     task = about(notes_txt=b"words")
-    assert render(task, vision=True) == render(task)
+    assert render(task, takes=IMAGE_TYPES) == render(task)
 
 
 def test_an_image_is_what_its_bytes_say(about):
-    [_, user] = render(about(a_png=IMAGES["b.jpg"][0]), vision=True)
+    [_, user] = render(about(a_png=IMAGES["b.jpg"][0]), takes=IMAGE_TYPES)
     assert user.parts[1:] == (blob_of("b.jpg", named="a.png"),)
 
 
@@ -87,20 +90,54 @@ def test_what_cannot_be_shown_says_why(about, monkeypatch):
     task = about(a_png=b"no image", b_png=IMAGES["a.png"][0] + bytes(20), c_png=IMAGES["a.png"][0], d_svg=b"<svg/>")
     gone = about(e_png=b"x")
     gone.files[0].path.unlink()
-    [_, user] = render(task.model_copy(update={"files": task.files + gone.files}), vision=True)
+    [_, user] = render(task.model_copy(update={"files": task.files + gone.files}), takes=IMAGE_TYPES)
     text = user.text
     assert "is not an image of a supported type; convert it to PNG or JPEG" in text
     assert "larger than the maximum of 20 bytes" in text
-    assert "### c.png (image/png, 9 bytes)\n(image 1 of those below)" in text
+    assert "### c.png (image/png, 9 bytes)\n(attached below, as number 1)" in text
     assert "### d.svg (image/svg+xml, 6 bytes)\n(not text, not shown)" in text
     assert "cannot be read: No such file" in text
     assert user.parts[1:] == (blob_of("a.png", named="c.png"),)
 
 
 def test_only_so_many_images_are_shown(about):
-    [_, user] = render(about(**{f"a{n}_png": IMAGES["a.png"][0] for n in range(MAX_IMAGES + 1)}), vision=True)
-    assert user.parts[1:] == tuple(blob_of("a.png", named=f"a{n}.png") for n in range(MAX_IMAGES))
-    assert f"(an image, not shown: {MAX_IMAGES} others are)" in user.text
+    [_, user] = render(about(**{f"a{n}_png": IMAGES["a.png"][0] for n in range(MAX_ATTACHED + 1)}), takes=IMAGE_TYPES)
+    assert user.parts[1:] == tuple(blob_of("a.png", named=f"a{n}.png") for n in range(MAX_ATTACHED))
+    assert f"(an image, not shown: {MAX_ATTACHED} others are)" in user.text
+
+
+def test_a_document_is_shown_to_a_model_that_takes_documents_alone(about):
+    task = about(a_pdf=b"%PDF-1.7 -", b_pdf=b"<html>", a_png=IMAGES["a.png"][0])
+    [_, user] = render(task, takes=(PDF,))
+    assert user.parts[1:] == (Blob(data=b"%PDF-1.7 -", media_type=PDF, name="a.pdf"),)
+    assert "### a.pdf (application/pdf, 10 bytes)\n(attached below, as number 1)" in user.text
+    assert "b.pdf: is not a PDF document)" in user.text
+    assert "(an image; this model cannot be shown images)" in user.text
+    [_, user] = render(task, takes=IMAGE_TYPES)
+    assert [part.media_type for part in user.parts[1:]] == ["image/png"]
+    assert user.text.count("(a document; this model cannot be shown documents)") == 2
+
+
+async def test_of_a_tools_result_a_model_is_shown_what_it_takes_and_told_what_it_is_not():
+    def scan() -> list[str | ResultBlob]:
+        """Scan."""
+        kinds = ("image/png", PDF, "audio/wav")
+        return ["Three files:", *(ResultBlob(data=b"-", media_type=kind) for kind in kinds)]
+
+    task = Task(job=Job(goal="Look."), instruction="Look.", tools=(Tool.of(scan),))
+    told = {}
+    for name in ("gpt-5.6", "gemma-3-27b", "llama-3.3-70b"):
+        async with ScriptedModel([CallTools({"scan": {}}), Say("seen")]) as scripted:
+            await MonoModelReasoner(scripted.model.model_copy(update={"name": name})).infer(task)
+        messages = scripted.requests[1]["messages"]
+        said = json.dumps([message["content"] for message in messages if message["role"] != "assistant"])
+        told[name] = ("image_url" in said, '"file"' in said, "content of 1 of" in said, "content of 2 of" in said)
+    assert told == {
+        "gpt-5.6": (True, True, True, False),
+        "gemma-3-27b": (True, False, False, True),
+        "llama-3.3-70b": (False, False, False, False),
+    }
+    assert "content of 3 of these files" in said
 
 
 async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):

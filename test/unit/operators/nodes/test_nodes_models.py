@@ -20,7 +20,7 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
 )
-from operad.runtime.reasoning.prompt import DATA_RULE, IMAGES_RULE, fence
+from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE, fence
 from operad.runtime.testing import Say, ScriptedModel
 from operad.runtime.values.errors import InvalidError
 
@@ -137,7 +137,7 @@ def test_images_of_a_list_are_shown_to_a_model_that_sees(tmp_path):
         job = Job(goal="go", inputs={"seen": [str(path) for path in paths]})
         workflow.execute(job, MonoModelReasoner(seeing))
     system, user = model.requests[0]["messages"]
-    assert system["content"] == IMAGES_RULE
+    assert system["content"] == ATTACHED_RULE
     assert [part["type"] for part in user["content"]] == ["text", "image_url", "image_url"]
 
 
