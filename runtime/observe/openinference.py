@@ -1,5 +1,7 @@
 """OpenTelemetry attributes of a run's spans, in OpenInference's conventions and some of our own (``operad.…``).
 
+Names and numbers are also given in OpenTelemetry's conventions for generative AI (``gen_ai.…``), texts are not.
+
 Sizes are limited: texts are cut, and a long conversation is reduced to its first message and its last ones.
 """
 
@@ -68,6 +70,7 @@ def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
 def attributes_of(span: Span, shown: Shown) -> Attributes:
     """Return the attributes of a span that has ended, except for its kind."""
     attributes: Attributes = dict(_llm_usage(span) if span.kind == "model" else _own_usage(span))
+    attributes |= _of_generative_ai(span)
     attributes["operad.state"] = span.state
     details = span.details
     if span.kind == "tool":
@@ -101,7 +104,7 @@ def looked_up(event: KnowledgeRetrieved, goal: str, shown: Shown) -> Attributes:
 
 def of_session(session: str) -> Attributes:
     """Return the attribute for the conversation of a run."""
-    return {SpanAttributes.SESSION_ID: session}
+    return {SpanAttributes.SESSION_ID: session, "gen_ai.conversation.id": session}
 
 
 def of_kind(kind: str) -> Attributes:
@@ -133,6 +136,28 @@ def _llm_usage(span: Span) -> Iterator[tuple[str, int | float]]:
         yield SpanAttributes.LLM_TOKEN_COUNT_TOTAL, usage.tokens
     if usage.calls and usage.known_cost is not None:
         yield SpanAttributes.LLM_COST_TOTAL, usage.known_cost
+
+
+def _of_generative_ai(span: Span) -> Attributes:
+    """Return the attributes of OpenTelemetry's conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/."""
+    operation, usage = "gen_ai.operation.name", span.usage
+    if span.kind == "tool":
+        return {operation: "execute_tool", "gen_ai.tool.name": span.name}
+    if span.kind == "operator" and "tasks" in span.details:
+        return {operation: "invoke_agent", "gen_ai.agent.name": span.name}
+    if span.kind != "model":
+        return {}
+    attributes: Attributes = {operation: "chat", "gen_ai.request.model": span.name}
+    if span.state == "done":
+        attributes |= {
+            "gen_ai.usage.input_tokens": usage.prompt_tokens,
+            "gen_ai.usage.output_tokens": usage.completion_tokens,
+            "gen_ai.usage.cache_read.input_tokens": usage.cached_tokens,
+            "gen_ai.usage.cache_creation.input_tokens": usage.cache_written_tokens,
+        }
+    if reason := span.details.get("finish_reason"):
+        attributes["gen_ai.response.finish_reasons"] = [str(reason)]
+    return attributes
 
 
 def _verdict_in(span: Span) -> Mapping[str, Any]:

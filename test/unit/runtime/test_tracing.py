@@ -219,6 +219,35 @@ async def test_models_and_tools_are_told_in_the_words_of_openinference(written):
     assert written["workflow"].attributes["operad.usage.calls"] == 2
 
 
+async def test_names_and_numbers_are_told_in_the_words_of_opentelemetry_too(written):
+    await asks_with_a_tool(written, CallTools([("temperature", {"city": "Rome"})]), Say("It is 21."))
+
+    def told(span):
+        attributes = {name: value for name, value in span.attributes.items() if name.startswith("gen_ai.")}
+        return {name.removeprefix("gen_ai."): value for name, value in attributes.items()}
+
+    first, second = map(told, written.named("scripted"))
+    counted = {name: first.pop(f"usage.{name}") for name in ("input_tokens", "output_tokens")}
+    assert counted == {
+        "input_tokens": written.named("scripted")[0].attributes["llm.token_count.prompt"],
+        "output_tokens": written.named("scripted")[0].attributes["llm.token_count.completion"],
+    }
+    assert first == {
+        "operation.name": "chat",
+        "request.model": "scripted",
+        "response.finish_reasons": ("tools",),
+        "usage.cache_read.input_tokens": 0,
+        "usage.cache_creation.input_tokens": 0,
+        "conversation.id": second["conversation.id"],
+    }
+    assert told(written["temperature"]) == {"operation.name": "execute_tool", "tool.name": "temperature"}
+    assert {name: told(written["ask"])[name] for name in ("operation.name", "agent.name")} == {
+        "operation.name": "invoke_agent",
+        "agent.name": "ask",
+    }
+    assert "operation.name" not in told(written["round 1"])
+
+
 async def test_a_tool_in_a_thread_runs_within_its_span(written):
     await asks_with_a_tool(written, CallTools([("temperature", {"city": "Rome"})]), Say("It is 21."))
     seen, thread = SEEN[-1]
