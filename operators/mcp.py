@@ -25,11 +25,11 @@ from operad.operators.mcp_servers import McpServer, SseServer, StdioServer, Stre
 from operad.runtime.events import current_scope
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.reasoning.prompt import cut
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import MissingExtraError, ToolError, describe
 from operad.runtime.values.secret import SecretUse, hide
+from operad.runtime.values.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator, Awaitable, Callable

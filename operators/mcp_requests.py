@@ -22,8 +22,8 @@ from operad.runtime.events.tool_calls import model_of_tool_call
 from operad.runtime.models.messages import Message, Text
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import ModelSettings
-from operad.runtime.reasoning.prompt import cut
 from operad.runtime.values.errors import InvalidError, describe
+from operad.runtime.values.text import cut
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Coroutine

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from operad.runtime.reasoning.prompt import fence
+from operad.runtime.values.text import fence
 
 LONGEST_IN_LINE = 200
 """Maximum length in characters of a value that is put into a line; longer ones, and those with lines, are fenced."""

@@ -6,11 +6,11 @@ from dataclasses import dataclass
 
 from operad.evaluators.chat2workflow.dataset import Subtask
 from operad.evaluators.chat2workflow.response import Response
-from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema, object_schema
+from operad.runtime.values.text import cut, fence
 
 MAX_SHOWN = 60_000
 """Maximum number of characters of each part of a response in the prompt of the judge."""

@@ -10,11 +10,11 @@ from operad.evaluators.chat2workflow.dataset import Case, CaseFile, Subtask
 from operad.operators.variables import as_text
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema, object_schema
+from operad.runtime.values.text import cut, fence
 
 MAX_SHOWN = 32_000
 """Maximum number of characters of all outputs together in the prompt, and of all inputs together."""

@@ -14,7 +14,7 @@ from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
-from operad.runtime.reasoning.prompt import cut, fence
+from operad.runtime.values.text import cut, fence
 
 EXCERPTS = 3_000
 """Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""

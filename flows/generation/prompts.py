@@ -23,8 +23,8 @@ from operad.flows.generation.plan import Plan, nodes_before
 from operad.flows.generation.signatures import EVERYWHERE, NOTATION, inner_types, short, signatures
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair.contract import Contract
-from operad.runtime.reasoning.prompt import cut, fence
 from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.text import cut, fence
 
 CHARACTERS_A_TOKEN = 4
 """Estimated characters per token of English and JSON; budgets are in tokens, texts are measured in characters."""

@@ -28,14 +28,14 @@ from operad.operators.variables import (
 from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import ModelSettings
-from operad.runtime.reasoning.prompt import DATA_RULE, fence
+from operad.runtime.reasoning.prompt import DATA_RULE
 from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage
 from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
-from operad.runtime.values.text import whole
+from operad.runtime.values.text import fence, whole
 
 T = VariableType
 

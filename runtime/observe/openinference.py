@@ -24,7 +24,7 @@ from openinference.semconv.trace import (
 
 from operad.runtime.events import KnowledgeRetrieved
 from operad.runtime.observe.trace import Span
-from operad.runtime.reasoning.prompt import cut
+from operad.runtime.values.text import cut
 
 MOST_CHARACTERS = 16_000
 """Maximum number of characters of an attribute."""

@@ -14,8 +14,8 @@ from operad.runtime import events
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.repeat import repeated, traced
 from operad.runtime.observe.trace import Graph, Span, Trace, structural
-from operad.runtime.reasoning.prompt import cut
 from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.text import cut
 from operad.runtime.values.valid_json import to_text
 
 if TYPE_CHECKING:

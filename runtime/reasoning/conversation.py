@@ -24,7 +24,7 @@ from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolRe
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
-from operad.runtime.reasoning.prompt import MAX_ATTACHED, fence
+from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.tool_results import MAX_RESULT, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
@@ -33,7 +33,7 @@ from operad.runtime.values.errors import AnswerError, MaxTurnsError, PromptTooLo
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
-from operad.runtime.values.text import shortened
+from operad.runtime.values.text import fence, shortened
 
 FULL = 0.9
 """Share of the model's context above which older results are shortened before the next turn."""
@@ -306,7 +306,7 @@ class Conversation:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             with in_tool_call(tool_call_of(call.name, arguments), self.model):
                 value = await self._tool_result(call.name, arguments)
-            result, (files, note), failed = as_text(value), self._attached(value), False
+            result, (files, note), failed = _told(value), self._attached(value), False
             result += note
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
@@ -332,8 +332,9 @@ class Conversation:
             for blob in blobs
             if blob.media_type in takes
         ][:MAX_ATTACHED]
-        hidden = len(blobs) - len(shown)
-        return shown, f"\n(You are not shown the content of {hidden} of these files.)" if hidden else ""
+        hidden = [str(blob) for blob in blobs if blob.media_type not in takes]
+        hidden += [str(blob) for blob in blobs if blob.media_type in takes][MAX_ATTACHED:]
+        return shown, f"\n(You are not shown the content of {', '.join(hidden)}.)" if hidden else ""
 
     async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> Any:
         if name not in self._tools:
@@ -383,6 +384,11 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {call.name!r} are not a JSON object but {call.arguments[:MAX_EXCERPT]}")
     return cast("dict[str, Any]", arguments)
+
+
+def _told(value: Any) -> str:
+    """Return the result of a tool as text; without one, a word, because ``null`` could be a result as well."""
+    return "(done)" if value is None else as_text(value)
 
 
 def _refuse_constant(word: str) -> Any:

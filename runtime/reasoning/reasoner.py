@@ -14,7 +14,7 @@ from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
-from operad.runtime.reasoning.prompt import fence, render
+from operad.runtime.reasoning.prompt import render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
@@ -22,6 +22,7 @@ from operad.runtime.values.errors import AnswerError, InputError, MaxTurnsError
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch, object_schema
+from operad.runtime.values.text import fence
 
 T = TypeVar("T")
 

@@ -44,12 +44,13 @@ class ToolResults:
         self._room = MAX_KEPT
         self.tool = Tool(
             name=name,
-            description="Read on in a result of a tool that was shown in part. `id` and `offset` are named below that part.",
+            description="Read on in a tool's result that was shown in part; `id` and `offset` are named below that part.",
             parameters={
                 "type": "object",
                 "properties": {
                     "id": {"type": "integer", "description": "Number of the result."},
                     "offset": {"type": "integer", "description": "Number of characters to skip."},
+                    "find": {"type": "string", "description": "Text to find after that; its line is shown first."},
                 },
                 "required": ["id", "offset"],
                 "additionalProperties": False,
@@ -65,24 +66,29 @@ class ToolResults:
         self._numbers[call_id] = number = len(self._texts)
         if len(text) <= MAX_RESULT:
             return text
-        lost = len(text) - len(kept)
+        lost, end = len(text) - len(kept), _end_of_page(text, 0, MAX_RESULT)
         rest = f"; the last {lost:,} are lost, because the results are too long to be kept" if lost else ""
-        where = f"; read on with {self._call(number, MAX_RESULT)}" if len(kept) > MAX_RESULT else ""
-        return f"{text[:MAX_RESULT]}\n[… {len(text) - MAX_RESULT:,} more characters{rest}{where}]"
+        where = f"; read on with {self._call(number, end)}" if len(kept) > end else ""
+        return f"{text[:end]}\n[… {len(text) - end:,} more characters{rest}{where}]"
 
-    def read_more(self, id: int, offset: int) -> str:
-        """Return the part of a result that begins after `offset` characters.
+    def read_more(self, id: int, offset: int, find: str = "") -> str:
+        """Return the part of a result that begins after `offset` characters, or with the line of a text after them.
 
         Raises:
-            ToolError: There is no such result, or it is not that long.
+            ToolError: There is no such result, it is not that long, or the text is not in it.
         """
         if not 0 < id <= len(self._texts):
             raise ToolError(f"there is no result {id}; there are {len(self._texts)}")
         text = self._texts[id - 1]
         if not 0 <= offset < len(text):
             raise ToolError(f"result {id} has {len(text):,} characters; offset must be less, and not negative")
-        end = offset + MAX_RESULT - _NOTE
-        if end >= len(text):
+        if find:
+            found = text.find(find, offset)
+            if found < 0:
+                raise ToolError(f"{find!r:.200} is not in result {id} after {offset:,} characters")
+            offset = max(offset, text.rfind("\n", 0, found) + 1, found - MAX_BEGINNING)
+        end = _end_of_page(text, offset, MAX_RESULT - _NOTE)
+        if end == len(text):
             return text[offset:]
         return f"{text[offset:end]}\n[… {len(text) - end:,} more characters; read on with {self._call(id, end)}]"
 
@@ -120,3 +126,11 @@ class ToolResults:
 
     def _call(self, number: int, offset: int) -> str:
         return f"{self.tool.name}(id={number}, offset={offset})"
+
+
+def _end_of_page(text: str, start: int, most: int) -> int:
+    """Return the end of a page of at most `most` characters: the end of a line, if one is near."""
+    end = start + most
+    if end >= len(text):
+        return len(text)
+    return text.rfind("\n", end - MAX_BEGINNING, end) + 1 or end

@@ -348,6 +348,15 @@ class StepRecord(Record):
         return self if message is self.message else self.model_copy(update={"message": message})
 
 
+def _described(files: Any) -> Any:
+    """Return files with paths replaced by descriptions of the files."""
+    if isinstance(files, str | Path):
+        raise InputError(f"Job(…): files: expected a list, got {str(files)!r}: write files=[{str(files)!r}]")
+    if not isinstance(files, list | tuple):
+        return files
+    return [FileDescriptor.of(each) if isinstance(each, str | Path) else each for each in cast("Sequence[Any]", files)]
+
+
 class Turn(Value):
     """A message of a conversation.
 
@@ -356,19 +365,12 @@ class Turn(Value):
     Attributes:
         role: The author: ``user`` or ``assistant``; or ``summary``, for a summary of the turns before the next one.
         text: The text.
+        files: Files of a message of the user; a path stands for ``FileDescriptor.of(path)``.
     """
 
     role: Literal["user", "assistant", "summary"]
     text: str
-
-
-def _described(files: Any) -> Any:
-    """Return files with paths replaced by descriptions of the files."""
-    if isinstance(files, str | Path):
-        raise InputError(f"Job(…): files: expected a list, got {str(files)!r}: write files=[{str(files)!r}]")
-    if not isinstance(files, list | tuple):
-        return files
-    return [FileDescriptor.of(each) if isinstance(each, str | Path) else each for each in cast("Sequence[Any]", files)]
+    files: Annotated[tuple[FileDescriptor, ...], BeforeValidator(_described)] = ()
 
 
 class Job(Value):

@@ -5,9 +5,9 @@ from __future__ import annotations
 import os
 import threading
 import weakref
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -33,6 +33,7 @@ class FileKind:
         application_id: Mark of the kind: the `application_id` of the SQLite format.
         version: Version of its tables; files of other versions are refused.
         tables: Statements that create the tables.
+        upgrades: Statements that make the tables of an older version those of this one, by that version.
         private: True to create files readable by their owner only.
     """
 
@@ -40,6 +41,7 @@ class FileKind:
     application_id: int
     version: int
     tables: Sequence[str]
+    upgrades: Mapping[int, Sequence[str]] = field(default_factory=dict[int, Sequence[str]])
     private: bool = False
 
 
@@ -174,7 +176,7 @@ class SqliteFile:
         return connection
 
     def _initialise(self, connection: sqlite3.Connection) -> None:
-        """Write the mark of this kind and the tables into a new file; refuse a file of another kind.
+        """Write the mark of this kind and the tables into a new file, or upgrade it; refuse a file of another kind.
 
         Raises:
             InputError: The file is of another kind, or of another version.
@@ -186,14 +188,15 @@ class SqliteFile:
         )
         if (application, version) == (kind.application_id, kind.version):
             return
-        if application == kind.application_id:
+        if application == kind.application_id and version not in kind.upgrades:
             raise InputError(
                 f"{self.path}: is {kind.name} of another version of operad (format {version}, not {kind.version}); "
                 "delete it, or name another file"
             )
-        if application or version or tables:
+        is_older = application == kind.application_id
+        if not is_older and (application or version or tables):
             raise InputError(f"{self.path}: is an SQLite file, but not {kind.name} of operad; name another file")
-        for statement in kind.tables:
+        for statement in kind.upgrades[version] if is_older else kind.tables:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")
         connection.execute(f"PRAGMA user_version = {kind.version}")

@@ -1,9 +1,13 @@
-"""Texts shortened for errors, tables and prompts, and texts without halves of surrogate pairs."""
+"""Texts shortened or fenced for errors, tables and prompts, and texts without halves of surrogate pairs."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
+
+BACKTICKS = re.compile(r"`{3,}")
+"""Fences in a text."""
 
 
 def shortened(text: str, most: int) -> str:
@@ -35,3 +39,15 @@ def whole(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [whole(item) for item in cast("Sequence[Any]", value)]
     return value
+
+
+def fence(text: str) -> str:
+    """Return the text in a fence with more backticks than the text has in a row."""
+    longest = max((len(run) for run in BACKTICKS.findall(text)), default=2)
+    ticks = "`" * (longest + 1)
+    return f"{ticks}\n{text.strip()}\n{ticks}"
+
+
+def cut(text: str, most: int) -> str:
+    """Return the text, cut to `most` characters with a note on the missing length."""
+    return text if len(text) <= most else f"{text[:most]}\n[… cut: {len(text) - most:,} more characters]"

@@ -270,5 +270,5 @@ class Chat(Generic[T]):
 
     async def _keep(self, exchange: _Exchange, message: WorkflowMessage) -> None:
         """Store a message of the user with the answer in the run's message."""
-        answer = answer_text(message)
-        await asyncio.to_thread(self._store.add, self.id, exchange.number, exchange.job.goal, answer)
+        asked, answer = Turn(role="user", text=exchange.job.goal, files=exchange.job.files), answer_text(message)
+        await asyncio.to_thread(self._store.add, self.id, exchange.number, asked, answer)

@@ -9,8 +9,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import TypeAdapter
+
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.forks import ProcessLock, after_fork
 from operad.runtime.values.message import Turn
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
@@ -22,14 +25,16 @@ APPLICATION_ID = 0x6F706163
 _CHATS = FileKind(
     name="a store of chats",
     application_id=APPLICATION_ID,
-    version=1,
+    version=2,
     tables=(
         "CREATE TABLE turns (chat TEXT NOT NULL, number INTEGER NOT NULL, message TEXT NOT NULL, answer TEXT NOT NULL, "
-        "summary TEXT, written REAL NOT NULL, PRIMARY KEY (chat, number)) WITHOUT ROWID",
+        "summary TEXT, written REAL NOT NULL, files TEXT, PRIMARY KEY (chat, number)) WITHOUT ROWID",
     ),
+    upgrades={1: ("ALTER TABLE turns ADD COLUMN files TEXT",)},
     private=True,  # conversations are private
 )
 
+_FILES = TypeAdapter(tuple[FileDescriptor, ...])
 
 _answering: set[tuple[object, str]] = set()
 """Conversations of this process in which a message is being answered, each as its store and its id."""
@@ -134,33 +139,34 @@ class ChatStore:
         """Return all turns of a conversation, the oldest first, without summaries."""
         with self._file.connection() as connection:
             rows = connection.execute(
-                f"SELECT {_text('message')}, {_text('answer')} FROM turns WHERE chat = ? ORDER BY number",  # noqa: S608
+                f"SELECT {_text('message')}, {_text('answer')}, {_text('files')} FROM turns WHERE chat = ? ORDER BY number",  # noqa: S608
                 (chat,),
             ).fetchall()
-        return [turn for message, answer in rows for turn in _turns(message, answer)]
+        return [turn for row in rows for turn in _turns(*row)]
 
     def latest(self, chat: str) -> tuple[int, list[Turn]]:
         """Return the number of the last message (0 for none), and the last summary followed by the turns after it."""
         last, turns = 0, list[Turn]()
         with self._file.connection() as connection:
             rows = connection.execute(
-                f"SELECT number, {_text('message')}, {_text('answer')}, CAST(summary AS TEXT) FROM turns "  # noqa: S608
+                f"SELECT number, CAST(summary AS TEXT), {_text('message')}, {_text('answer')}, {_text('files')} FROM turns "  # noqa: S608
                 "WHERE chat = :chat AND number >= "
                 "(SELECT coalesce(max(number), 0) FROM turns WHERE chat = :chat AND summary IS NOT NULL) ORDER BY number",
                 {"chat": chat},
             ).fetchall()
-        for number, message, answer, summary in rows:
+        for number, summary, *row in rows:
             last = number
-            turns += _turns(message, answer) if summary is None else [Turn(role="summary", text=summary)]
+            turns += _turns(*row) if summary is None else [Turn(role="summary", text=summary)]
         return last, turns
 
-    def add(self, chat: str, number: int, message: str, answer: str) -> None:
-        """Write a message and its answer.
+    def add(self, chat: str, number: int, message: Turn, answer: str) -> None:
+        """Write a message of the user and its answer.
 
         Raises:
             InputError: `number` is not the next number, because another program has changed the conversation.
         """
-        row = (chat, number, whole(message), whole(answer), None, time.time())
+        files = _FILES.dump_json(message.files).decode() if message.files else None
+        row = (chat, number, whole(message.text), whole(answer), None, time.time(), files)
         with self._file.transaction() as connection:
             last = connection.execute("SELECT coalesce(max(number), 0) FROM turns WHERE chat = ?", (chat,)).fetchone()
             if last[0] != number - 1:
@@ -168,7 +174,7 @@ class ChatStore:
                     f"chat {chat!r}: it was changed elsewhere while this message was answered (it has {last[0]} messages, "
                     f"not {number - 1}); this message and its answer are not kept: send it again"
                 )
-            connection.execute("INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?)", row)
+            connection.execute("INSERT INTO turns VALUES (?, ?, ?, ?, ?, ?, ?)", row)
 
     def summarize(self, chat: str, number: int, summary: str) -> None:
         """Write a summary of all messages up to and including this number."""
@@ -183,5 +189,13 @@ def _text(column: str) -> str:
     return f"CAST(ifnull({column}, '') AS TEXT)"
 
 
-def _turns(message: str, answer: str) -> tuple[Turn, Turn]:
-    return Turn(role="user", text=message), Turn(role="assistant", text=answer)
+def _turns(message: str, answer: str, files: str) -> tuple[Turn, Turn]:
+    return Turn(role="user", text=message, files=_files(files)), Turn(role="assistant", text=answer)
+
+
+def _files(stored: str) -> tuple[FileDescriptor, ...]:
+    """Return the files of a message, unless another program has written something else."""
+    try:
+        return _FILES.validate_json(stored or "[]")
+    except ValueError:
+        return ()

@@ -8,12 +8,12 @@ from typing import Any
 
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.reasoning.prompt import fence
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage
+from operad.runtime.values.text import fence
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 DEFAULT_TOKENS = 4_000
@@ -122,7 +122,7 @@ class Memory:
         """Return a summary of an earlier summary and the turns after it, and the usage; long texts go in pieces."""
         usage = NO_USAGE
         tokens_per_piece = self._tokens - self._share - _TOKENS_OF_REQUEST
-        transcript = "\n\n".join(f"{turn.role.capitalize()}: {turn.text}" for turn in turns)
+        transcript = "\n\n".join(map(_as_text, turns))
         rest = _end(transcript, MOST_PIECES * tokens_per_piece)
         while rest:
             piece = _piece(rest, self._tokens - count_tokens(summary) - _TOKENS_OF_REQUEST)
@@ -212,3 +212,9 @@ def _first(text: str, tokens: int) -> str:
 
 def _encoded(text: str) -> bytes:
     return text.encode("utf-8", "replace")  # a lone surrogate is encoded as one character
+
+
+def _as_text(turn: Turn) -> str:
+    """Return a turn as text for a summary, which does not see the files."""
+    names = ", ".join(file.name for file in turn.files)
+    return f"{turn.role.capitalize()}: {turn.text}" + (f"\n(with the files {names})" if names else "")

@@ -71,7 +71,6 @@ from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
-from operad.runtime.reasoning.prompt import fence
 from operad.runtime.tools.docstring import Docstring
 from operad.runtime.values.charset import decoded
 from operad.runtime.values.document import parse_document
@@ -79,6 +78,7 @@ from operad.runtime.values.errors import OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import check_schema, is_strict
+from operad.runtime.values.text import fence
 from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched

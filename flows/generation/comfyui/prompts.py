@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from operad.flows.generation.prompts import CHARACTERS_A_TOKEN
-from operad.runtime.reasoning.prompt import fence
+from operad.runtime.values.text import fence
 
 SELECT_TOKENS = 6_000
 DRAFT_TOKENS = 10_000

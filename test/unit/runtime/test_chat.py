@@ -8,7 +8,9 @@ import subprocess
 import sys
 import threading
 import time
+from base64 import b64decode
 from collections.abc import AsyncIterator
+from contextlib import closing
 from typing import Any
 
 import pytest
@@ -34,10 +36,11 @@ from operad.runtime import (
     WorkflowMessage,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.reasoning.prompt import SUMMARY_REQUEST
+from operad.runtime.reasoning.prompt import ATTACHED_RULE, MATERIAL_BUDGET, SUMMARY_REQUEST
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel, run_on_fake_clock
 from operad.runtime.workflow.answer_stream import AnswerStream
-from operad.runtime.workflow.memory import MOST_PIECES, Memory, count_tokens
+from operad.runtime.workflow.chat_store import APPLICATION_ID
+from operad.runtime.workflow.memory import LEAST_TOKENS, MOST_PIECES, Memory, count_tokens
 
 SUMMARIZES = "You keep the memory of a conversation"
 
@@ -94,6 +97,83 @@ def test_earlier_turns_reach_the_model_as_turns(scripted):
     assert [(turn.role, turn.text) for turn in chat.turns] == [
         ("user", "My name is Ada."), ("assistant", "Hello Ada."), ("user", "What is my name?"), ("assistant", "Ada."),
     ]  # fmt: skip
+
+
+def test_the_files_of_earlier_messages_are_shown_again_the_newest_first(tmp_path):
+    plan, notes, hall = tmp_path / "plan.png", tmp_path / "notes.txt", tmp_path / "hall.png"
+    plan.write_bytes(b"\x89PNG\r\n\x1a\nplan")
+    hall.write_bytes(b"\x89PNG\r\n\x1a\nhall")
+    notes.write_text("n" * (MATERIAL_BUDGET - 10), encoding="utf-8")
+    with ScriptedModel([Say("One."), Say("Two."), Say("Three."), Say("Four.")]) as model:
+        flow = Workflow(answer(), model=model.model.model_copy(update={"vision": True}))
+        flow.chat("ada", store=tmp_path / "chats.db").send(Job("A plan.", files=[plan, notes]))
+        chat = flow.chat("ada", store=tmp_path / "chats.db")
+        chat.send(Job("A hall.", files=[hall]))
+        chat.send("And now?")
+        plan.unlink()
+        chat.send("And without it?")
+    assert [[file.name for file in turn.files] for turn in chat.turns[:4]] == [
+        ["plan.png", "notes.txt"],
+        [],
+        ["hall.png"],
+        [],
+    ]
+    system, first, _, second, _, last = model.requests[2]["messages"]
+    assert system["content"].splitlines()[-1] == ATTACHED_RULE
+    text, image = first["content"]
+    assert text["text"].startswith(
+        "A plan.\n\n## Files\n### plan.png (image/png, 12 bytes)\n(attached below, as number 1)"
+    )
+    assert "n" * (MATERIAL_BUDGET - 10) in text["text"]
+    assert b64decode(image["image_url"]["url"].partition(",")[2]) == b"\x89PNG\r\n\x1a\nplan"
+    assert b64decode(second["content"][1]["image_url"]["url"].partition(",")[2]).endswith(b"hall")
+    assert last["content"] == "And now?"
+    assert "plan.png: cannot be read: No such file" in model.requests[3]["messages"][1]["content"]
+
+
+def test_a_summary_names_the_files_of_the_messages_that_it_replaces(scripted, tmp_path):
+    plan = tmp_path / "plan.png"
+    plan.write_bytes(b"\x89PNG\r\n\x1a\n")
+
+    def says(request):
+        return Say("A summary." if summarizes(request) else "word " * 700)
+
+    flow, model = scripted(says)
+    chat = flow.chat(memory=LEAST_TOKENS)
+    chat.send(Job("A plan.", files=[plan]))
+    chat.send("More.")
+    chat.send("More.")
+    assert any(summarizes(each) and "(with the files plan.png)" in sent(each)[-1][1] for each in model.requests)
+    assert "plan.png" not in str(sent(model.requests[-1]))
+
+
+def test_a_store_of_the_version_before_files_is_upgraded(scripted, tmp_path):
+    path = tmp_path / "chats.db"
+    with closing(sqlite3.connect(path)) as old, old:
+        old.execute(
+            "CREATE TABLE turns (chat TEXT NOT NULL, number INTEGER NOT NULL, message TEXT NOT NULL, answer TEXT NOT NULL, "
+            "summary TEXT, written REAL NOT NULL, PRIMARY KEY (chat, number)) WITHOUT ROWID"
+        )
+        old.execute("INSERT INTO turns VALUES ('ada', 1, 'I am Ada.', 'Hello.', NULL, 0)")
+        old.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        old.execute("PRAGMA user_version = 1")
+    flow, model = scripted("Ada.")
+    chat = flow.chat("ada", store=path)
+    assert chat.send("Who am I?").text == "Ada."
+    assert sent(model.requests[0])[1:] == [("user", "I am Ada."), ("assistant", "Hello."), ("user", "Who am I?")]
+    assert len(flow.chat("ada", store=path).turns) == 4
+    with closing(sqlite3.connect(path)) as new:
+        assert new.execute("PRAGMA user_version").fetchone() == (2,)
+
+
+@pytest.mark.parametrize("files", ["{", "[1]", '[{"path": 1}]', "null", "[" * 100_000])
+def test_files_that_another_program_has_written_into_a_store_are_not_read(scripted, tmp_path, files):
+    store = ChatStore(tmp_path / "chats.db")
+    store.add("ada", 1, Turn(role="user", text="Hello."), "Hello.")
+    with closing(sqlite3.connect(tmp_path / "chats.db")) as other, other:
+        other.execute("UPDATE turns SET files = ?", (files,))
+    flow, _ = scripted("Ada.")
+    assert flow.chat("ada", store=store).send("Who am I?").text == "Ada."
 
 
 def test_thirty_turns_stay_within_the_budget_and_the_first_is_known_after_summaries(scripted, tmp_path):
@@ -718,7 +798,9 @@ async def test_of_two_programs_that_answer_at_once_one_is_told(tmp_path):
         async def both():
             async for event in mine.events("Mine."):
                 if isinstance(event, events.OperatorStarted):
-                    ChatStore(tmp_path / "chats.db").add("c", 2, "Other's.", "Yes.")  # as another process does
+                    ChatStore(tmp_path / "chats.db").add(
+                        "c", 2, Turn(role="user", text="Other's."), "Yes."
+                    )  # as another process does
 
         with pytest.raises(InputError) as refused:
             await both()
@@ -781,7 +863,7 @@ def test_a_file_of_another_kind_or_version_is_left_alone(scripted, tmp_path):
 
 def test_signs_that_no_file_can_hold_are_replaced():
     store = ChatStore()
-    store.add("c", 1, "half a \ud800 pair", "and \udfff another")
+    store.add("c", 1, Turn(role="user", text="half a \ud800 pair"), "and \udfff another")
     store.summarize("c", 1, "a \ud800 b")
     assert [turn.text for turn in store.turns("c")] == ["half a \ufffd pair", "and \ufffd another"]
     assert store.latest("c") == (1, [Turn(role="summary", text="a \ufffd b")])

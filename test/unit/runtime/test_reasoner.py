@@ -21,7 +21,7 @@ from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import shown_messages
 from operad.runtime.models.resolve import resolve_model
-from operad.runtime.reasoning.prompt import DATA_RULE, cut, fence, render
+from operad.runtime.reasoning.prompt import DATA_RULE, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Raw, Say, ScriptedModel
@@ -30,6 +30,7 @@ from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError, ModelError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.text import cut, fence
 
 CLAIMS = "{claims: [string]}"
 
@@ -229,6 +230,12 @@ async def test_a_tool_that_exits_ends_nothing_but_itself():
         assert await MonoModelReasoner(scripted.model).infer(task(tools=tools)) == "I see."
     results = [message["content"] for message in scripted.requests[1]["messages"][-2:]]
     assert results == ["SystemExit: no more", "SystemExit: 3"]
+
+
+async def test_arguments_that_are_not_json_are_quoted_to_the_model():
+    async with ScriptedModel([CallTools([("add", '{"a": 1,')]), Say("I see.")]) as scripted:
+        await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,)))
+    assert scripted.requests[1]["messages"][-1]["content"].endswith('; you wrote: {"a": 1,')
 
 
 async def test_a_long_result_is_cut_with_a_mark():

@@ -61,6 +61,36 @@ async def test_a_model_reads_a_long_result_to_its_end_by_the_calls_that_the_resu
     assert all(len(last_of(request)) <= MAX_RESULT + 100 for request in requests)
 
 
+def test_pages_end_at_the_end_of_a_line_if_one_is_near():
+    results, text = ToolResults(), "".join(f"entry {number}\n" for number in range(5_000))
+    page, note = results.enter("a", text).split("\n[… ")
+    assert text.startswith(page)
+    offset = int(re.search(r"offset=(\d+)", note)[1])
+    assert offset == len(page)
+    assert results.read_more(1, offset).startswith(text[offset : offset + 50])
+    results.enter("b", "x" * 40_000)
+    assert len(results.read_more(2, 0).partition("\n")[0]) == MAX_RESULT - 200
+
+
+def test_a_text_is_found_in_what_is_left():
+    results, text = ToolResults(), "".join(f"entry {number}\n" for number in range(5_000))
+    results.enter("a", text)
+    assert results.read_more(1, 0, "ry 4990").startswith("entry 4990\nentry 4991\n")
+    assert results.read_more(1, 0, "entry 4990") == results.read_more(1, text.index("entry 4990"), "")
+    with pytest.raises(ToolError, match="'entry 12' is not in result 1 after 40,000 characters"):
+        results.read_more(1, 40_000, "entry 12")
+    results.enter("b", "x" * 40_000 + "needle")
+    assert results.read_more(2, 0, "needle") == "x" * 300 + "needle"
+
+
+async def test_a_result_that_is_none_is_not_the_value_null():
+    def book() -> None:
+        """Book."""
+
+    _, requests = await answered([CallTools({"book": {}}), Say("booked")], book)
+    assert last_of(requests[1]) == "(done)"
+
+
 async def test_the_tools_of_a_conversation_stay_the_same():
     _, requests = await answered([CallTools({"rows": {}}), CallTools({"count": {"text": "x"}}), Say("1")], rows, count)
     offered = [[tool["function"]["name"] for tool in request["tools"]] for request in requests]

@@ -45,8 +45,8 @@ from operad.runtime import (
 )
 from operad.runtime.events import emit
 from operad.runtime.observe.tracing import OpenTelemetryListener, trace_id_of
-from operad.runtime.reasoning.prompt import cut
 from operad.runtime.testing import CallTools, Fail, Hang, Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.text import cut
 
 JOB = Job(goal="goal", session_id="S")
 WRONG = WorkflowMessage(

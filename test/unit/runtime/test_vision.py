@@ -8,8 +8,9 @@ from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import Blob
-from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE, MAX_ATTACHED, render
+from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE, render
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
+from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
@@ -131,13 +132,18 @@ async def test_of_a_tools_result_a_model_is_shown_what_it_takes_and_told_what_it
             await MonoModelReasoner(scripted.model.model_copy(update={"name": name})).infer(task)
         messages = scripted.requests[1]["messages"]
         said = json.dumps([message["content"] for message in messages if message["role"] != "assistant"])
-        told[name] = ("image_url" in said, '"file"' in said, "content of 1 of" in said, "content of 2 of" in said)
+        told[name] = (
+            "image_url" in said,
+            '"file"' in said,
+            "content of [audio/wav, 1 bytes].)" in said,
+            "content of [application/pdf, " in said,
+        )
     assert told == {
         "gpt-5.6": (True, True, True, False),
         "gemma-3-27b": (True, False, False, True),
         "llama-3.3-70b": (False, False, False, False),
     }
-    assert "content of 3 of these files" in said
+    assert "content of [image/png, 1 bytes], [application/pdf, 1 bytes], [audio/wav, 1 bytes].)" in said
 
 
 async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):

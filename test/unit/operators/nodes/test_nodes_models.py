@@ -20,9 +20,10 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
 )
-from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE, fence
+from operad.runtime.reasoning.prompt import ATTACHED_RULE, DATA_RULE
 from operad.runtime.testing import Say, ScriptedModel
 from operad.runtime.values.errors import InvalidError
+from operad.runtime.values.text import fence
 
 
 def workflow_of(kind, params, outputs, inputs, max_rounds=1):

@@ -1,0 +1,86 @@
+"""Files in a prompt: texts within a budget, and images and documents as they are."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+
+from operad.runtime.models.messages import Blob
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.image import IMAGE_TYPES, PDF, read_for_model
+from operad.runtime.values.text import cut, fence
+
+_logger = logging.getLogger(__name__)
+
+MAX_ATTACHED = 8
+"""Maximum number of images and documents in a prompt, and in a tool's result."""
+
+_TEXT_TYPES = {"application/json", "application/xml", "application/x-sh", "application/sql", "application/javascript"}
+
+
+class ShownFiles:
+    """Files that a prompt shows; the files that are shown first are the first to be shown whole.
+
+    Args:
+        budget: Maximum length in characters of all texts.
+        takes: Types of the images and documents that the model takes.
+    """
+
+    def __init__(self, budget: int, takes: Collection[str]) -> None:
+        self._budget = self._left = budget
+        self._takes = takes
+        self._attached = 0
+
+    @property
+    def has_attached(self) -> bool:
+        """True if an image or a document is attached."""
+        return bool(self._attached)
+
+    def show(self, files: Iterable[FileDescriptor]) -> tuple[str, list[Blob]]:
+        """Return names and texts of the files of a message, and the images and documents to attach to it."""
+        attached: list[Blob] = []
+        shown = [
+            f"### {file.name} ({file.mime_type}, {file.size:,} bytes)\n{self._content(file, attached)}"
+            for file in files
+        ]
+        return "\n\n".join(shown), attached
+
+    def _content(self, file: FileDescriptor, attached: list[Blob]) -> str:
+        """Return the text of a file, or a note in place of it; an image or a document is added to `attached`."""
+        if file.mime_type in (*IMAGE_TYPES, PDF):
+            return self._attach(file, attached)
+        is_known = file.mime_type != "application/octet-stream"
+        if is_known and not (file.mime_type.startswith("text/") or file.mime_type in _TEXT_TYPES):
+            return "(not text, not shown)"
+        if self._left <= 0:
+            _logger.warning("%s: the model is not shown this file: the files before it fill the prompt", file.name)
+            return "(not shown: the files before it fill the prompt)"
+        try:
+            text = file.read_text()
+        except InputError as error:
+            return f"(not shown: {error})"
+        if len(text) > self._left:
+            warning = "%s: the model is shown %s of %s characters, because files may take %s in a prompt"
+            _logger.warning(warning, file.name, f"{self._left:,}", f"{len(text):,}", f"{self._budget:,}")
+        shown = fence(cut(text, self._left))
+        self._left -= len(text)
+        return shown
+
+    def _attach(self, file: FileDescriptor, attached: list[Blob]) -> str:
+        kind, what = ("image", "an image") if file.mime_type in IMAGE_TYPES else ("document", "a document")
+        if file.mime_type not in self._takes:
+            remedy = "set its vision to True" if kind == "image" else "read it with the node `document-extractor`"
+            _logger.warning(
+                "%s: the model is not shown this %s; use a model that takes it, or %s", file.name, kind, remedy
+            )
+            return f"({what}; this model cannot be shown {kind}s)"
+        if self._attached == MAX_ATTACHED:
+            return f"({what}, not shown: {MAX_ATTACHED} others are)"
+        try:
+            data, media_type = read_for_model(file)
+        except InputError as error:
+            return f"(not shown: {error})"
+        self._attached += 1
+        attached.append(Blob(data=data, media_type=media_type, name=file.name))
+        return f"(attached below, as number {len(attached)})"
