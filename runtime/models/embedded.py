@@ -31,7 +31,7 @@ from operad.runtime.models.names import Located
 from operad.runtime.models.profiles import Profile
 from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
-from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
+from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, RequestError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 
 CONTEXT_TOKENS = 8192
@@ -96,11 +96,6 @@ class EmbeddedModel(Model):
         path = Path(weights).expanduser()
         return cls(name=path.stem, weights=path, sha256=sha256)
 
-    @property
-    def place(self) -> tuple[Path | None, int]:
-        """Weights file and context: models that agree in them share an engine."""
-        return self.weights, self.context_tokens
-
     def describe(self) -> str:
         """Return the name of the model, for messages."""
         return f"{self.name}, embedded"
@@ -144,10 +139,15 @@ class EmbeddedModel(Model):
         return value
 
     def _open(self, located: Located) -> ChatModel:
-        return _EmbeddedChat(self)
+        return _EmbeddedChat(self, self._place)
+
+    @property
+    def _place(self) -> tuple[Path | None, int]:
+        """Weights file and context: models that agree in them share an engine."""
+        return self.weights, self.context_tokens
 
     async def _endpoint(self) -> Located:
-        if self.place not in _engines or (self.weights, self.sha256) not in _checked:
+        if self._place not in _engines or (self.weights, self.sha256) not in _checked:
             await asyncio.to_thread(self._load)
         return Located(self.name, _IN_PROCESS)
 
@@ -155,11 +155,11 @@ class EmbeddedModel(Model):
         """Check the weights file, and load it unless it is loaded."""
         with _load_lock:
             path = self.weights or default_weights()
-            if self.place not in _engines or (self.weights, self.sha256) not in _checked:
+            if self._place not in _engines or (self.weights, self.sha256) not in _checked:
                 _check(path, self.sha256)
                 _checked.add((self.weights, self.sha256))
-            if self.place not in _engines:
-                _engines[self.place] = _load(path, self.context_tokens, small=self.weights is None)
+            if self._place not in _engines:
+                _engines[self._place] = _load(path, self.context_tokens, small=self.weights is None)
 
 
 class _EmbeddedChat(ChatProtocol):
@@ -168,14 +168,20 @@ class _EmbeddedChat(ChatProtocol):
     If the schema of an answer permits only choices, the default weights generate just the tokens that choose.
     """
 
-    def __init__(self, model: EmbeddedModel) -> None:
+    def __init__(self, model: EmbeddedModel, place: tuple[Path | None, int]) -> None:
         super().__init__(model, _IN_PROCESS)
         self._model = model
+        self._place = place
 
     async def aclose(self) -> None:
         """Do nothing: other models use the same engine."""
 
     async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        if "tools" in body and self._model.profile.tools == "constrained":  # the template would leave them out
+            raise RequestError(
+                f"{self._model.describe()} takes no tool calls; give the tools to an Operator, which lets it choose one by "
+                "a JSON Schema, or set `tools` to 'native' for weights whose template has tools"
+            )
         form: Any = body.get("response_format") or {}
         steps = steps_of(form.get("json_schema", {}).get("schema"))
         # Templates of other weights may put text between the prompt and the answer.
@@ -199,15 +205,15 @@ class _EmbeddedChat(ChatProtocol):
 
         # Progress is a chunk for each batch, so that a request can be ended while its prompt is read.
         request = {**body, "stream": True, "return_progress": True}
-        call = _engines[self._model.place].begin(request, put)
+        call = _engines[self._place].begin(request, put)
         call.add_done_callback(arrived.put_nowait)
         try:
             while (chunk := await self._next(arrived)) is not call:
                 if error := chunk.get("error"):
-                    raise self._model.refusal(error["code"], error, one_line(error["message"]))
+                    raise self._model.refusal(error.get("code"), error, one_line(str(error.get("message"))))
                 yield chunk
-            if error := call.exception():  # xllamacpp raises ValueError if a request is at fault
-                raise self._model.refusal(400 if isinstance(error, ValueError) else 500, {}, one_line(str(error)))
+            if error := call.exception():
+                raise self._model.refusal(400, {}, one_line(str(error))) from error
         finally:
             stopped.set()
             call.cancel()
@@ -328,9 +334,8 @@ def _load(weights: Path, context_tokens: int, *, small: bool) -> _Engine:
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
-    params.api_keys = [
-        secrets.token_urlsafe(32)
-    ]  # nobody has it: xllamacpp always listens on a port, which is not used
+    # xllamacpp always listens on a port. Nothing is sent there, and nobody has the key.
+    params.api_keys = [secrets.token_urlsafe(32)]
     params.cors_origins = ""
     params.ui = params.endpoint_slots = params.warmup = False
     params.n_ctx = context_tokens

@@ -103,12 +103,12 @@ def test_threads_share_one_server():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(embedded._servers) == 1
+    assert len(embedded._engines) == 1
 
 
 def test_its_key_is_not_shown():
     asyncio.run(EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1)))
-    [server] = embedded._servers.values()
+    [server] = embedded._engines.values()
     assert len(server.key) == 43
     assert server.key not in repr(server)
 
@@ -129,7 +129,7 @@ async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash
 
     right_check = embedded._check
     weights = default_weights()
-    monkeypatch.setattr(embedded, "_servers", {})  # so that nothing of it is left to other tests, nor theirs to it
+    monkeypatch.setattr(embedded, "_engines", {})  # so that nothing of it is left to other tests, nor theirs to it
     monkeypatch.setattr(embedded, "_checked", set())
     await EmbeddedModel.of(weights).complete(HELLO, settings=ModelSettings(max_tokens=1))
     monkeypatch.setattr(embedded, "_check", check)
