@@ -313,8 +313,18 @@ atexit.register(_engines.clear)
 
 @after_fork
 def _renew() -> None:
+    if not _engines:
+        return
     leave_to_parent({**_engines})  # their threads run in the parent only
     _engines.clear()
+    # So do further threads of the library, for which it would wait when an engine or this process ends.
+    atexit.unregister(_engines.clear)
+    leave_to_parent(_engines)
+    import ctypes  # not at import: few processes fork
+
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # of glibc; its functions are called before those of the library
+        libc.on_exit(libc._exit, None)
 
 
 def _load(weights: Path, context_tokens: int, *, small: bool) -> _Engine:
