@@ -13,7 +13,7 @@ import pytest
 from model_clients import CLIENTS, EmbeddedClient
 from pydantic import BaseModel, TypeAdapter
 
-from operad import Operator, Workflow
+from operad import Operator, PausedError, Workflow
 from operad.runtime.events import ModelRetried, SettingsDropped, TokenStreamed
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import Blob, Message, Text, ToolResult
@@ -35,7 +35,6 @@ NO_NETWORK = "a call in this process neither breaks off nor is refused for a whi
 LACKS = {
     "test_results_in_reverse_order_keep_their_calls": CONSTRAINED,
     "test_arguments_that_are_no_json_go_back_as_an_empty_object": CONSTRAINED,
-    "test_a_durable_run_goes_on_in_the_middle_of_a_tool_conversation": CONSTRAINED,
     "test_an_endpoint_that_does_not_get_its_reasoning_back_refuses": NO_THINKING,
     "test_reasoning_between_tags_at_the_beginning_is_not_the_answer": NO_THINKING,
     "test_a_refusal_is_an_error_with_its_words": "it does not refuse",
@@ -153,6 +152,32 @@ async def test_thinking_with_tools_goes_back_over_three_turns_through_json(in_a_
     assert dropped.settings == ("thinking: the model does not reason",)
     assert completion.message.thinking == ""
     assert [*map(CLIENT.thinking, served.requests)] == [None, None]
+
+
+async def test_a_durable_run_goes_on_in_the_middle_of_a_tool_conversation(tmp_path):
+    """It calls the only tool again and again."""
+    pytest.importorskip("dbos")
+    from operad.runtime.durable import Ledger
+
+    booked = []
+
+    def book(city: Literal["Oslo"]) -> str:
+        """Book a trip."""
+        booked.append(city)
+        return f"trip {len(booked)} to {city}"
+
+    def flow(ledger):
+        operator = Operator("Book it.", id="travel", tools=[Tool.of(book, approve=True)], output=Literal["yes", "no"])
+        return Workflow(operator, model=served.model, durable=ledger, name="trip")
+
+    async with CLIENT.serve() as served:
+        with Ledger(tmp_path / "runs.sqlite") as ledger, pytest.raises(PausedError):
+            await flow(ledger).arun("Oslo?", run_id="r")
+        assert booked == []
+        with Ledger(tmp_path / "runs.sqlite") as ledger, pytest.raises(PausedError):
+            await flow(ledger).aresume("r", "yes")
+    assert booked == ["Oslo"]
+    assert "trip 1 to Oslo" in json.dumps(served.requests[-1]["messages"])
 
 
 async def test_what_a_vendor_needs_back_is_never_shown():
