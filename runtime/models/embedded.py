@@ -344,7 +344,7 @@ def _load(weights: Path, context_tokens: int, *, small: bool) -> _Engine:
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
-    # xllamacpp always listens on a port. Nothing is sent there, and nobody has the key.
+    # xllamacpp always listens on a port. Nothing is sent there, and the key is kept nowhere.
     params.api_keys = [secrets.token_urlsafe(32)]
     params.cors_origins = ""
     params.ui = params.endpoint_slots = params.warmup = False
