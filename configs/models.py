@@ -22,7 +22,8 @@ def make_model(spec: ModelSpec) -> Model:
     """Return the model that the configuration names; unset fields come from the environment.
 
     Raises:
-        InputError: The environment variable that `api_key_env` names is not set, or no endpoint is known.
+        InputError: The environment variable that `api_key_env` names is not set, no endpoint is known, or the embedded
+            model is given a protocol.
     """
     key = os.environ.get(spec.api_key_env) if spec.api_key_env else None
     if not key and spec.api_key_env:  # an empty one would be replaced by that of the environment
@@ -48,7 +49,10 @@ def make_model(spec: ModelSpec) -> Model:
         "price": spec.price,
     }
     settings = {name: value for name, value in settings.items() if value is not None}
-    return resolve_model(spec.name, spec.base_url, key).model_copy(update=settings)
+    model = resolve_model(spec.name, spec.base_url, key)
+    if spec.api and isinstance(model, EmbeddedModel):
+        raise InputError("the embedded model runs inside this process: it has no protocol; remove `model.api`")
+    return model.model_copy(update=settings)
 
 
 def model_of(spec: ModelSpec, path: Path_, faults: Faults) -> Model | None:
@@ -72,7 +76,7 @@ def override(spec: ModelSpec | None, name: str | None, base_url: str | None) -> 
     if name:
         update["name"] = name
         if names_endpoint(name):
-            update |= {"base_url": None, "api_key_env": None}
+            update |= {"base_url": None, "api_key_env": None, "api": None}
     elif spec.name and is_embedded(spec.name):
         update["name"] = None
     if base_url:

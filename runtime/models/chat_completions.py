@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import json
+from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
 from typing import TYPE_CHECKING, Any
@@ -32,18 +33,17 @@ EFFORTS = {"off": "none"}
 """Word of the protocol for an effort of reasoning, where it is not the same."""
 
 
-class ChatCompletions:
-    """Client of a model at an endpoint of the chat-completions protocol; see `ChatModel`.
+class ChatProtocol(ABC):
+    """Client of a model in the chat-completions protocol; see `ChatModel`. Subclasses send its requests.
 
     Args:
         endpoint: The endpoint.
-        client: HTTP client of the endpoint.
+        system: System of the origins of its messages: the host of the endpoint.
     """
 
-    def __init__(self, endpoint: Endpoint, client: AsyncOpenAI) -> None:
+    def __init__(self, endpoint: Endpoint, system: str) -> None:
         self._endpoint = endpoint
-        self._client = client
-        self._host = urlsplit(str(client.base_url)).netloc
+        self._system = system
 
     async def stream(
         self,
@@ -68,9 +68,17 @@ class ChatCompletions:
         with self._endpoint.checked_protocol():
             yield self._completion(turn)
 
+    @abstractmethod
     async def aclose(self) -> None:
         """Close the connections."""
-        await self._client.close()
+
+    @abstractmethod
+    def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        """Send a request and yield the chunks of its answer as they arrive.
+
+        Raises:
+            ModelError: The model cannot be reached, rejects the request, or breaks off.
+        """
 
     def _body(
         self,
@@ -82,7 +90,7 @@ class ChatCompletions:
     ) -> dict[str, Any]:
         """Return the body of a request."""
         body: dict[str, Any] = {
-            "messages": whole([each for message in messages for each in wire_messages(message, self._host)]),
+            "messages": whole([each for message in messages for each in wire_messages(message, self._system)]),
             "model": self._endpoint.name,
             "stream": True,
             "stream_options": {"include_usage": True},
@@ -99,16 +107,9 @@ class ChatCompletions:
             body["reasoning_effort"] = EFFORTS.get(settings.thinking, settings.thinking)
         if settings.max_tokens is not None:
             # OpenAI's newer models reject `max_tokens`; most other endpoints know only that field.
-            is_newer = self._host == urlsplit(OPENAI_URL).netloc
+            is_newer = self._system == urlsplit(OPENAI_URL).netloc
             body["max_completion_tokens" if is_newer else "max_tokens"] = settings.max_tokens
         return body | dict(settings.parameters)
-
-    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
-        """Yield the chunks of the answer as they arrive; all faults of the endpoint become `ModelError`."""
-        stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
-        async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
-            async for chunk in chunks:
-                yield chunk
 
     def _completion(self, turn: ChatStream) -> Completion:
         """Return the completion of a received turn.
@@ -124,8 +125,31 @@ class ChatCompletions:
                 f"{endpoint.describe()} broke off its answer after {turn.text_size:,} characters; try again",
                 transient=True,
             )
-        message = Message(role="assistant", parts=tuple(turn.parts(CODEC, self._host)))
+        message = Message(role="assistant", parts=tuple(turn.parts(CODEC, self._system)))
         return Completion(message, turn.finish_reason, turn.usage, one_line(turn.refusal))
+
+
+class ChatCompletions(ChatProtocol):
+    """Client of a model at an endpoint of the chat-completions protocol; see `ChatModel`.
+
+    Args:
+        endpoint: The endpoint.
+        client: HTTP client of the endpoint.
+    """
+
+    def __init__(self, endpoint: Endpoint, client: AsyncOpenAI) -> None:
+        super().__init__(endpoint, urlsplit(str(client.base_url)).netloc)
+        self._client = client
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        await self._client.close()
+
+    async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
+        async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
+            async for chunk in chunks:
+                yield chunk
 
 
 def wire_messages(message: Message, system: str) -> Iterator[dict[str, Any]]:

@@ -1,8 +1,6 @@
 """The embedded model: a small language model inside this process, for machines without key or network.
 
-`xllamacpp` serves a GGUF file on a port of the loopback interface, behind a key that only this
-process knows. Measured with the default weights on two cores: ready in 0.35 to 0.8 s, 390 MB,
-100 to 250 prompt and 30 to 40 output tokens/s.
+`xllamacpp` loads a GGUF file and answers requests of the chat-completions protocol by function calls, in a thread.
 """
 
 from __future__ import annotations
@@ -12,26 +10,28 @@ import atexit
 import hashlib
 import os
 import secrets
-import time
-from collections.abc import AsyncGenerator, Mapping
+import threading
+from collections.abc import AsyncGenerator, Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import Field, JsonValue, field_validator
 
-from operad.runtime.models.chat_completions import ChatCompletions
+from operad.runtime.models.addresses import one_line
+from operad.runtime.models.chat_completions import ChatProtocol
 from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.choices import Step, grammar_of, steps_of
 from operad.runtime.models.model import Model
 from operad.runtime.models.names import Located
+from operad.runtime.models.profiles import Profile
 from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
-from operad.runtime.values.errors import InputError, MissingExtraError, ModelError
+from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, RequestError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
 
 CONTEXT_TOKENS = 8192
@@ -40,15 +40,20 @@ CONTEXT_TOKENS = 8192
 ABILITIES = "it can pick from given choices, but not judge, summarise or choose tools"
 """Abilities of the model with the default weights, for messages."""
 
+_IN_PROCESS = "embedded"
+"""Address of models inside this process, and system of the origins of their messages."""
+
 _BATCH_TOKENS = 32
 """Number of prompt tokens processed in one batch. A batch cannot be interrupted: cancelling takes 0.5 s, against 24 s
-with the server's default of 2048, which reads prompts some 20% faster."""
-
-_READY_SECONDS = 10.0
-"""Maximum time in which the server must start."""
+with the default of 2048, which reads prompts some 20% faster."""
 
 _CHARACTER_TOKENS = 8
 """Maximum number of tokens of a single character."""
+
+_FIELDS_OF_CHOICES = frozenset(
+    {"messages", "model", "stream", "stream_options", "response_format", "temperature", "top_p", "seed", "max_tokens"}
+)
+"""Fields of a request whose answer may be assembled of choices."""
 
 _WRITING_THREADS = 1
 """Number of threads that generate tokens with the default weights. A token is so little work that waking a second
@@ -56,10 +61,10 @@ thread costs more than it saves. Reading a prompt uses all cores."""
 
 
 class EmbeddedModel(Model):
-    """Model that runs inside this process, behind a local server. The server starts on the first call.
+    """Model that runs inside this process. Its weights are loaded on the first call, once per file and process.
 
-    There is one server per weights file and process. It handles requests one after the other: on few cores that is as
-    fast as several at once, each request has the whole context, and an answer does not depend on other requests.
+    Requests are handled one after the other: on few cores that is as fast as several at once, each request has the whole
+    context, and an answer does not depend on other requests.
 
     If the schema of an answer permits only choices, the model with the default weights generates just the tokens that
     choose. The fixed text between them is processed like a prompt, on all cores and in half the processor time, and
@@ -72,7 +77,7 @@ class EmbeddedModel(Model):
     """
 
     name: str = "SmolLM2-135M-Instruct"
-    base_url: str | None = "embedded"
+    base_url: str | None = _IN_PROCESS
     temperature: float | None = Field(default=0.0, ge=0)
     max_tokens: int | None = Field(default=512, ge=1)
     timeout: float = Field(default=600.0, gt=0)  # includes the wait for earlier requests
@@ -120,67 +125,124 @@ class EmbeddedModel(Model):
             raise InputError(f"{weights}: cannot be read: {error.strerror or error}") from error
         return {**super().fingerprint(), "weights": [weights.name, status.st_size, status.st_mtime_ns]}
 
+    @property
+    def profile(self) -> Profile:
+        """Abilities of the model; those of other weights by the name of their file."""
+        thinks = "never" if self.weights is None else super().profile.thinks
+        return replace(super().profile, thinks=thinks, context=self.context_tokens)
+
+    @field_validator("base_url", "api_key", "api")
+    @classmethod
+    def _has_no_endpoint(cls, value: object) -> object:
+        if value not in (None, _IN_PROCESS):
+            raise ValueError("the embedded model runs inside this process: it has no endpoint; leave this out")
+        return value
+
     def _open(self, located: Located) -> ChatModel:
-        # Templates of other weights may put text between the prompt and the answer.
-        kind = ChatCompletions if self.weights is not None or self.parameters else _ChoosingClient
-        return kind(self, self._client())
+        return _EmbeddedChat(self, self._place)
+
+    @property
+    def _place(self) -> tuple[Path | None, int]:
+        """Weights file and context: models that agree in them share an engine."""
+        return self.weights, self.context_tokens
 
     async def _endpoint(self) -> Located:
-        server = _servers.get((self.weights, self.context_tokens))
-        if server is None or (self.weights, self.sha256) not in _checked:
-            server = await asyncio.to_thread(self._serve)
-        return Located(self.name, server.base_url, server.key)
+        if self._place not in _engines or (self.weights, self.sha256) not in _checked:
+            await asyncio.to_thread(self._load)
+        return Located(self.name, _IN_PROCESS)
 
-    def _serve(self) -> _Server:
-        """Return the server of the weights file; check the file and start the server on first use."""
-        with _start_lock:
-            key = (self.weights, self.context_tokens)
+    def _load(self) -> None:
+        """Check the weights file, and load it unless it is loaded."""
+        with _load_lock:
             path = self.weights or default_weights()
-            if key not in _servers or (self.weights, self.sha256) not in _checked:
+            if self._place not in _engines or (self.weights, self.sha256) not in _checked:
                 _check(path, self.sha256)
                 _checked.add((self.weights, self.sha256))
-            if key not in _servers:
-                _servers[key] = _start(path, self.context_tokens, small=self.weights is None)
-            return _servers[key]
+            if self._place not in _engines:
+                _engines[self._place] = _load(path, self.context_tokens, small=self.weights is None)
 
 
-class _ChoosingClient(ChatCompletions):
-    """Client that generates just the tokens that choose, if the schema of an answer permits only choices."""
+class _EmbeddedChat(ChatProtocol):
+    """Client of an engine in this process.
+
+    If the schema of an answer permits only choices, the default weights generate just the tokens that choose.
+    """
+
+    def __init__(self, model: EmbeddedModel, place: tuple[Path | None, int]) -> None:
+        super().__init__(model, _IN_PROCESS)
+        self._model = model
+        self._place = place
+
+    async def aclose(self) -> None:
+        """Do nothing: other models use the same engine."""
 
     async def _chunks(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        if "tools" in body and self._model.profile.tools == "constrained":  # the template would leave them out
+            raise RequestError(
+                f"{self._model.describe()} takes no tool calls; give the tools to an Operator, which lets it choose one by "
+                "a JSON Schema, or set `tools` to 'native' for weights whose template has tools"
+            )
         form: Any = body.get("response_format") or {}
         steps = steps_of(form.get("json_schema", {}).get("schema"))
-        async with aclosing(self._choice_chunks(body, steps) if steps else super()._chunks(body)) as chunks:
+        # Templates of other weights may put text between the prompt and the answer.
+        chooses = steps and self._model.weights is None and body.keys() <= _FIELDS_OF_CHOICES
+        async with aclosing(self._choice_chunks(body, steps) if chooses else self._answer(body)) as chunks:
             async for chunk in chunks:
                 yield chunk
 
+    async def _answer(self, body: Mapping[str, Any]) -> AsyncGenerator[Any, None]:
+        """Yield the chunks of an answer. Closing the generator ends the request after the current batch."""
+        loop = asyncio.get_running_loop()
+        arrived = asyncio.Queue[Any]()
+        stopped = threading.Event()
+
+        def put(chunk: object) -> bool:
+            """Pass a chunk on; called in the thread of the engine, which ends the request if this returns True."""
+            ends = stopped.is_set() or loop.is_closed()
+            if not ends:
+                loop.call_soon_threadsafe(arrived.put_nowait, chunk)
+            return ends
+
+        # Progress is a chunk for each batch, so that a request can be ended while its prompt is read.
+        request = {**body, "stream": True, "return_progress": True}
+        call = _engines[self._place].begin(request, put)
+        call.add_done_callback(arrived.put_nowait)
+        try:
+            while (chunk := await self._next(arrived)) is not call:
+                if error := chunk.get("error"):
+                    raise self._model.refusal(error.get("code"), error, one_line(str(error.get("message"))))
+                yield chunk
+            if error := call.exception():
+                raise self._model.refusal(400, {}, one_line(str(error))) from error
+        finally:
+            stopped.set()
+            call.cancel()
+
+    async def _next(self, arrived: asyncio.Queue[Any]) -> Any:
+        """Return the next item of a queue.
+
+        Raises:
+            ModelError: There is none within the timeout of the model.
+        """
+        # Not `wait_for`, which until Python 3.11 loses a cancellation that arrives together with an item.
+        silence = asyncio.get_running_loop().call_later(self._model.timeout, arrived.put_nowait, None)
+        try:
+            if (item := await arrived.get()) is None:
+                raise self._model.silence_error()
+            return item
+        finally:
+            silence.cancel()
+
     async def _choice_chunks(self, body: Mapping[str, Any], steps: tuple[Step, ...]) -> AsyncGenerator[Any, None]:
         """Yield the chunks of an answer that is assembled from `steps`, with a request for each token that chooses."""
-        client, endpoint = self._client, self._endpoint
-
-        async def post(path: str, **fields: Any) -> Any:
-            address = str(client.base_url.copy_with(path=path))
-            return await endpoint.asked(partial(client.post, address, cast_to=object, body=fields), client.api_key)
-
-        async def choose(text: str, remaining: Step) -> tuple[str, dict[str, int]]:
-            sampling = {"grammar": grammar_of(remaining), "temperature": body.get("temperature")}
-            for tokens in range(1, _CHARACTER_TOKENS + 1):
-                answer = await post("/v1/completions", prompt=text, max_tokens=tokens, **sampling)
-                piece = answer["choices"][0]["text"]
-                if piece and any(
-                    other.startswith(piece) for other in remaining
-                ):  # otherwise the token is a part of a character
-                    return piece, answer["usage"]
-            raise ModelError(f"{endpoint.describe()} chose none of {len(remaining)} texts")
-
-        text = (await post("/apply-template", messages=body["messages"]))["prompt"]
+        text = ""
         read = chosen = 0
         for step in steps:
             remaining = step
             while True:
                 piece = remaining[0]
                 if len(remaining) > 1:
-                    piece, usage = await choose(text, remaining)
+                    piece, usage = await self._choose(body, text, remaining)
                     read = usage["prompt_tokens"] - chosen
                     chosen += usage["completion_tokens"]
                 text += piece
@@ -190,6 +252,19 @@ class _ChoosingClient(ChatCompletions):
                     break
         usage = {"prompt_tokens": read, "completion_tokens": chosen}
         yield {"choices": [{"delta": {}, "finish_reason": "stop"}], "usage": usage}
+
+    async def _choose(self, body: Mapping[str, Any], text: str, remaining: Step) -> tuple[str, Mapping[str, int]]:
+        """Return the next piece of an answer, which begins with `text`, and the usage."""
+        # The engine continues a turn of the assistant at the end of a conversation.
+        messages = [*body["messages"], {"role": "assistant", "content": text}]
+        request = {name: value for name, value in body.items() if name != "response_format"}
+        request |= {"messages": messages, "grammar": grammar_of(remaining)}
+        for tokens in range(1, _CHARACTER_TOKENS + 1):
+            chunks = [chunk async for chunk in self._answer({**request, "max_tokens": tokens})]
+            piece = "".join(choice["delta"].get("content") or "" for chunk in chunks for choice in chunk["choices"])
+            if piece and any(other.startswith(piece) for other in remaining):  # otherwise it is a part of a character
+                return piece, chunks[-1]["usage"]
+        raise ModelError(f"{self._model.describe()} chose none of {len(remaining)} texts")
 
 
 def default_weights() -> Path:
@@ -215,32 +290,49 @@ def _missing_extra(package: str) -> MissingExtraError:
 
 
 @dataclass(frozen=True, slots=True)
-class _Server:
-    base_url: str
-    key: str = field(repr=False)
-    native: Any = field(repr=False)
-    """Server object; the server stops when the object is garbage-collected."""
+class _Engine:
+    """Loaded weights, and the thread that answers the requests for them one after the other."""
+
+    native: Any
+    """Object of xllamacpp; it ends when it is garbage-collected."""
+    thread: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(1, "embedded"))
+
+    def begin(self, request: Mapping[str, Any], put: Callable[[object], bool]) -> asyncio.Future[None]:
+        """Begin a request whose chunks go to `put`; an error is a chunk, too."""
+        loop = asyncio.get_running_loop()
+        return loop.run_in_executor(self.thread, self.native.handle_chat_completions, request, put)
 
 
-_start_lock = ProcessLock()
-_servers: dict[tuple[Path | None, int], _Server] = {}
+_load_lock = ProcessLock()
+_engines: dict[tuple[Path | None, int], _Engine] = {}
+"""Engines by weights file and context. Nothing else refers to them, so that they end before the interpreter does."""
 _checked: set[tuple[Path | None, str | None]] = set()
 """Weights files with the expected hash that was verified."""
-atexit.register(_servers.clear)
+atexit.register(_engines.clear)
 
 
 @after_fork
 def _renew() -> None:
-    leave_to_parent({**_servers})  # their threads run in the parent only
-    _servers.clear()
+    if not _engines:
+        return
+    leave_to_parent({**_engines})  # their threads run in the parent only
+    _engines.clear()
+    # So do further threads of the library, for which it would wait when an engine or this process ends.
+    atexit.unregister(_engines.clear)
+    leave_to_parent(_engines)
+    import ctypes  # not at import: few processes fork
+
+    libc = ctypes.CDLL(None)
+    if hasattr(libc, "on_exit"):  # of glibc; its functions are called before those of the library
+        libc.on_exit(libc._exit, None)
 
 
-def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
-    """Start a server for a weights file, and wait until it is ready.
+def _load(weights: Path, context_tokens: int, *, small: bool) -> _Engine:
+    """Load a weights file.
 
     Raises:
         MissingExtraError: xllamacpp is not installed.
-        ModelError: The file is not a model, or the server does not start.
+        ModelError: The file is not a model.
     """
     # By default, idle threads of OpenMP spin and occupy the cores.
     os.environ.setdefault("OMP_WAIT_POLICY", "passive")
@@ -250,10 +342,10 @@ def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
     except ImportError as error:
         raise _missing_extra("xllamacpp") from error
 
-    key = secrets.token_urlsafe(32)
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)
-    params.api_keys = [key]
+    # xllamacpp always listens on a port. Nothing is sent there, and the key is kept nowhere.
+    params.api_keys = [secrets.token_urlsafe(32)]
     params.cors_origins = ""
     params.ui = params.endpoint_slots = params.warmup = False
     params.n_ctx = context_tokens
@@ -263,42 +355,18 @@ def _start(weights: Path, context_tokens: int, *, small: bool) -> _Server:
         params.fit_params = False  # would load the file twice, to measure how much of it fits on a graphics card
         params.cpuparams.n_threads = _WRITING_THREADS
         params.cpuparams_batch.n_threads = _cores()
-    params.verbosity = 0  # otherwise the server writes to the terminal
+    params.verbosity = 0  # otherwise it writes to the terminal
     try:
-        native = xllamacpp.Server(params)
+        return _Engine(xllamacpp.Server(params))
     except RuntimeError as error:
         raise ModelError(
-            f"{weights}: cannot be served as a model; is it a GGUF file that is whole? ({error})"
+            f"{weights}: cannot be loaded as a model; is it a GGUF file that is whole? ({error})"
         ) from error
-    address = str(native.listening_address)
-    _wait_until_ready(address)
-    return _Server(f"{address}/v1", key, native)
 
 
 def _cores() -> int:
     """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _wait_until_ready(address: str) -> None:
-    """Wait until the server accepts requests: a server that is stopped before that hangs.
-
-    Raises:
-        ModelError: The server did not start in time.
-    """
-    import urllib.request  # imported late: other commands do not need it
-
-    opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
-    deadline = time.monotonic() + _READY_SECONDS
-    while True:
-        try:
-            opener.open(f"{address}/health", timeout=1).close()
-        except OSError as error:
-            if time.monotonic() > deadline:
-                raise ModelError(f"the embedded model at {address} did not start: {error}") from error
-            time.sleep(0.01)
-        else:
-            return
 
 
 def _check_file(weights: Path) -> None:

@@ -321,17 +321,47 @@ class Endpoint(Value):
         _remove_key(error, key)
         model, message = self.describe(), message_of(error)
         if isinstance(error, APITimeoutError):
-            return ModelError(
-                f"{model} was silent for {self.timeout:g} s; increase the timeout, or request less", transient=True
-            )
+            return self.silence_error()
         if isinstance(error, APIConnectionError):
             reason = error.__cause__ or error
             return ModelError(
                 f"{model}: cannot connect ({reason}); check that the address is right and the endpoint is running",
                 transient=True,
             )
-        status = cast("int | None", getattr(error, "status_code", None))
-        body = _error_body(error)
+        return self.refusal(
+            cast("int | None", getattr(error, "status_code", None)),
+            _error_body(error),
+            message,
+            may_retry=header(error, "x-should-retry") != "false",
+            wait=retry_after(error),
+        )
+
+    def silence_error(self) -> ModelError:
+        """Return the error for an endpoint that sent nothing during `timeout`."""
+        return ModelError(
+            f"{self.describe()} was silent for {self.timeout:g} s; increase the timeout, or request less",
+            transient=True,
+        )
+
+    def refusal(
+        self,
+        status: int | None,
+        body: Mapping[str, Any],
+        message: str,
+        *,
+        may_retry: bool = True,
+        wait: float | None = None,
+    ) -> ModelError:
+        """Return the error for a request that the endpoint answered with an error, with a remedy.
+
+        Args:
+            status: HTTP status of the answer; None if it is unknown.
+            body: The error, as the endpoint sent it, with its `type` and `code`.
+            message: Its message, without secrets.
+            may_retry: False if the endpoint forbids retries.
+            wait: Time before a retry that the endpoint asks for, in seconds; None if it asks for none.
+        """
+        model = self.describe()
         if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
             return self.too_long_error(message)
         if body.get("code") in _FILTER_CODES:
@@ -354,8 +384,8 @@ class Endpoint(Value):
         advice = self._advice(status, str(body.get("code") or ""), message)
         return kind(
             f"{model} {fault} ({status}): {message}{advice and f'; {advice}'}",
-            transient=is_temporary and header(error, "x-should-retry") != "false",
-            retry_after=retry_after(error),
+            transient=is_temporary and may_retry,
+            retry_after=wait,
         )
 
     def _advice(self, status: int, code: str, message: str) -> str:

@@ -16,8 +16,6 @@ from weakref import WeakMethod
 
 F = TypeVar("F", bound=Callable[[], object])
 
-_of_parent: list[object] = []
-
 
 def after_fork(renew: F) -> F:
     """Call a function in each process that is forked from this one, also as a decorator.
@@ -40,9 +38,13 @@ def around_fork(hold: Callable[[], object], release: Callable[[], object]) -> No
 def leave_to_parent(value: object) -> None:
     """Keep an object of the parent for ever, so that the child neither closes nor deletes it.
 
-    An event loop or a connection that is closed in the child would end that of the parent, too.
+    An event loop or a connection that is closed in the child would end that of the parent, too, and an object with threads
+    would wait for them for ever.
     """
-    _of_parent.append(value)
+    import ctypes  # not at import: few processes fork
+
+    # One more reference, which nothing drops: those of modules are dropped before the interpreter ends.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
 
 
 class ProcessLock:

@@ -1,14 +1,20 @@
 """Clients of models, for the tests of what all of them do: how each is served, and how its requests are read."""
 
 import json
+import queue
 from abc import ABC, abstractmethod
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
 from vendor_clients import VENDOR_CLIENTS
 
+from operad.runtime.models import embedded
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
+from operad.runtime.models.settings import ModelSettings
 from operad.runtime.testing import ScriptedModel
 
 
@@ -150,6 +156,42 @@ class ResponsesClient(ServedClient):
 
     def _items(self, request, kind):
         return [item for item in request["input"] if item.get("type", "message") == kind]
+
+
+class EmbeddedClient(ChatCompletionsClient):
+    """The model inside this process, which follows no script; its requests are those to its library."""
+
+    def serve(self, script: Any = None) -> "EmbeddedRun":
+        assert not script
+        return EmbeddedRun()
+
+
+class EmbeddedRun:
+    """An embedded model, as `ScriptedModel`.
+
+    Attributes:
+        model: The model; its weights are loaded.
+        requests: The requests so far.
+        ended: What the last piece of each ended request was answered with: True ends the request.
+    """
+
+    def __init__(self) -> None:
+        self.model, self.requests, self.ended = EmbeddedModel(max_tokens=20), [], queue.SimpleQueue()
+
+    def handle_chat_completions(self, request, put):
+        self.requests.append(request)
+        answers = [False]
+        self._engine.native.handle_chat_completions(request, lambda piece: answers.append(put(piece)) or answers[-1])
+        self.ended.put(answers[-1])
+
+    async def __aenter__(self) -> "EmbeddedRun":
+        await self.model.complete([Message.user("Hi.")], settings=ModelSettings(max_tokens=1))
+        [(self._place, self._engine)] = embedded._engines.items()
+        embedded._engines[self._place] = replace(self._engine, native=self)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        embedded._engines[self._place] = self._engine
 
 
 CLIENTS: Mapping[str, ServedClient] = {

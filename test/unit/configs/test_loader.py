@@ -491,6 +491,20 @@ def test_the_embedded_model_of_the_command_takes_the_place_of_the_files_endpoint
         load(file).expert(model_name="embedded", base_url="http://127.0.0.1:8/v1")
 
 
+def test_the_embedded_model_has_no_protocol(write):
+    file = write(MINIMAL + "model: {name: embedded, api: responses}\n")
+    with pytest.raises(InputError, match=r"the embedded model runs inside this process: .*; remove `model\.api`"):
+        load(file).expert()
+
+
+def test_a_protocol_of_the_file_is_for_its_endpoint_alone(write):
+    file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1', api: responses}\n")
+    assert load(file).expert().reasoner.model.api == "responses"
+    assert load(file).expert(model_name="larger").reasoner.model.api == "responses"
+    assert load(file).expert(model_name="ollama:llama3").reasoner.model.api is None
+    assert load(file).expert(model_name="embedded").reasoner.model == EmbeddedModel()
+
+
 @pytest.mark.usefixtures("nothing_configured")
 def test_an_expert_whose_operators_ask_a_model_needs_one_before_it_runs(write):
     expert = load(write(MINIMAL)).expert()

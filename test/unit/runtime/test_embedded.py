@@ -1,10 +1,13 @@
 import asyncio
 import hashlib
 import json
+import socket
 import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.request
 from importlib.util import find_spec
 
 import pytest
@@ -16,6 +19,7 @@ from operad.runtime.models.settings import ModelSettings
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
+from operad.runtime.values.arguments import ArgumentError
 from operad.runtime.values.errors import InputError, MaxTurnsError, MissingExtraError, ModelError
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
@@ -94,7 +98,7 @@ async def test_a_prompt_that_is_too_long_is_an_error_that_names_tokens():
         await EmbeddedModel().complete([Message.user("hello " * 9000)])
 
 
-def test_threads_share_one_server():
+def test_threads_share_one_engine():
     def ask():
         asyncio.run(EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1)))
 
@@ -103,14 +107,76 @@ def test_threads_share_one_server():
         thread.start()
     for thread in threads:
         thread.join()
-    assert len(embedded._servers) == 1
+    assert len(embedded._engines) == 1
 
 
-def test_its_key_is_not_shown():
-    asyncio.run(EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1)))
-    [server] = embedded._servers.values()
-    assert len(server.key) == 43
-    assert server.key not in repr(server)
+async def test_nothing_is_sent_over_a_socket(monkeypatch):
+    def connect(*args):
+        raise AssertionError(f"connects to {args[1:]}")
+
+    monkeypatch.setattr(socket.socket, "connect", connect)
+    schema = closed(person={"enum": ["Ada Brook", "Max Roe"]})
+    await EmbeddedModel(limits=None).complete(HELLO, settings=ModelSettings(max_tokens=2))
+    await EmbeddedModel(limits=None).complete(HELLO, output=AnswerSchema.unchecked(schema))
+
+
+async def test_the_port_of_its_library_answers_nobody():
+    await EmbeddedModel().complete(HELLO, settings=ModelSettings(max_tokens=1))
+    [engine] = embedded._engines.values()
+    request = urllib.request.Request(  # noqa: S310 - http
+        f"{engine.native.listening_address}/v1/chat/completions",
+        b'{"messages": []}',
+        {"content-type": "application/json"},
+    )
+    with pytest.raises(urllib.error.HTTPError) as refused:
+        await asyncio.to_thread(urllib.request.urlopen, request, timeout=30)
+    refused.value.close()
+    assert refused.value.code == 401
+
+
+async def test_the_event_loop_goes_on_during_a_call():
+    turns = 0
+
+    async def count():
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    counting = asyncio.create_task(count())
+    await EmbeddedModel().complete([Message.user("Name a fruit. " * 20)], settings=ModelSettings(max_tokens=4))
+    counting.cancel()
+    assert turns > 1000  # some 20 pieces arrive
+
+
+async def test_a_prompt_is_not_read_further_after_its_call_was_stopped():
+    long = "first " * 700
+    with pytest.raises(ModelError, match=r"took longer than 0\.5 s in all, and the call was stopped"):
+        await EmbeddedModel(total_timeout=0.5).complete([Message.user(long * 10)])
+    completion = await EmbeddedModel(max_tokens=1).complete([Message.user(long)])
+    assert completion.usage.prompt_tokens > 700
+    assert completion.usage.cached_tokens < 500
+
+
+async def test_a_call_that_waits_too_long_for_another_one_is_an_error():
+    first = asyncio.create_task(EmbeddedModel(limits=None).complete([Message.user("Tell a long story.")]))
+    await asyncio.sleep(0)
+    second = EmbeddedModel(limits=None, timeout=0.05, max_retries=0)
+    with pytest.raises(ModelError, match=r"was silent for 0\.05 s; increase the timeout") as raised:
+        await second.complete([Message.user("second " * 500)])
+    assert raised.value.transient
+    first.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await first
+
+
+@pytest.mark.parametrize("given", [{"api": "responses"}, {"base_url": "http://127.0.0.1:8/v1"}, {"api_key": "secret"}])
+def test_it_takes_no_endpoint(given):
+    [name] = given
+    with pytest.raises(
+        ArgumentError, match=rf"{name}: the embedded model runs inside this process: it has no endpoint"
+    ):
+        EmbeddedModel(**given)
 
 
 async def test_weights_are_checked_by_their_hash():
@@ -120,7 +186,7 @@ async def test_weights_are_checked_by_their_hash():
         await EmbeddedModel.of(default_weights(), sha256="0" * 64).complete(HELLO)
 
 
-async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash(monkeypatch):
+async def test_weights_that_are_loaded_already_are_checked_too_and_once_per_hash(monkeypatch):
     hashed = []
 
     def check(path, sha256):
@@ -129,7 +195,7 @@ async def test_weights_that_are_served_already_are_checked_too_and_once_per_hash
 
     right_check = embedded._check
     weights = default_weights()
-    monkeypatch.setattr(embedded, "_servers", {})  # so that nothing of it is left to other tests, nor theirs to it
+    monkeypatch.setattr(embedded, "_engines", {})  # so that nothing of it is left to other tests, nor theirs to it
     monkeypatch.setattr(embedded, "_checked", set())
     await EmbeddedModel.of(weights).complete(HELLO, settings=ModelSettings(max_tokens=1))
     monkeypatch.setattr(embedded, "_check", check)
@@ -149,7 +215,7 @@ async def test_missing_weights_are_an_input_error():
 
 async def test_a_file_that_is_no_model_is_an_error_and_prints_nothing(tmp_path, capfd):
     (tmp_path / "bad.gguf").write_bytes(b"GGUF" + bytes(100))
-    with pytest.raises(ModelError, match=r"bad\.gguf: cannot be served as a model; is it a GGUF file that is whole"):
+    with pytest.raises(ModelError, match=r"bad\.gguf: cannot be loaded as a model; is it a GGUF file that is whole"):
         await EmbeddedModel.of(tmp_path / "bad.gguf").complete(HELLO)
     assert capfd.readouterr() == ("", "")
 
@@ -174,7 +240,7 @@ def test_a_missing_file_of_weights_is_an_error_before_the_first_call():
         MonoModelReasoner("/no/such.gguf").check_model()
 
 
-async def test_a_missing_server_package_is_said_with_what_to_install(monkeypatch):
+async def test_a_missing_package_for_inference_is_said_with_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "xllamacpp", None)
     with pytest.raises(MissingExtraError, match="the package xllamacpp is not installed"):
         await EmbeddedModel(context_tokens=512).complete(HELLO)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -139,6 +140,54 @@ with ScriptedModel(lambda request: Say(request["messages"][-1]["content"][-1:]))
     print(len(served.requests), len(answers))
 """
     assert program(code) == ["4 2", "SUCCESS", "SUCCESS"]
+
+
+def printed(code):
+    """Lines that a new interpreter prints: it drops its modules at its end, which a forked one does not."""
+    command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=2 * SECONDS, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    return sorted(done.stdout.splitlines())
+
+
+def test_the_embedded_model_that_was_called_before_a_fork_is_called_by_a_child_which_ends():
+    """Threads of the library stay with the parent; a child that waited for them would never end."""
+    pytest.importorskip("xllamacpp")
+    code = """
+import asyncio, faulthandler, os, sys
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
+def ask():
+    return asyncio.run(EmbeddedModel(max_tokens=3).complete([Message.user("Name a fruit.")])).text
+known = ask()
+child = os.fork()
+if not child:
+    faulthandler.dump_traceback_later(40, exit=True)
+    print("child", ask() == known)
+    sys.exit(7)
+print("parent", ask() == known, os.waitpid(child, 0)[1] >> 8)
+"""
+    assert printed(code) == ["child True", "parent True 7"]
+
+
+def test_what_is_left_to_the_parent_is_not_deleted_when_a_child_ends():
+    code = """
+import os
+from operad.runtime.values.forks import after_fork, leave_to_parent
+class Pool:
+    def __del__(self, write=os.write, pid=os.getpid, parent=os.getpid()):
+        write(1, b"deleted in the parent\\n" if pid() == parent else b"deleted in the child\\n")
+pool = Pool()
+@after_fork
+def renew():
+    global pool
+    leave_to_parent(pool)
+    del pool
+child = os.fork()
+if child:
+    print("the child ended", os.waitpid(child, 0)[1], flush=True)
+"""
+    assert printed(code) == ["deleted in the parent", "the child ended 0"]
 
 
 def test_a_cache_file_that_was_read_before_a_fork_serves_the_children_and_the_parent(program):
