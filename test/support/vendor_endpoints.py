@@ -148,6 +148,7 @@ class AnthropicEndpoint(VendorEndpoint):
             not thinks or request.get("temperature", 1) == 1,
             "`temperature` may only be set to 1 when thinking is enabled",
         )
+        need(not {"temperature", "top_p"} <= request.keys(), "`temperature` and `top_p` cannot both be specified")
         need(
             json.dumps(request).count('"cache_control"') <= 4,
             "A maximum of 4 blocks with cache_control may be provided.",
