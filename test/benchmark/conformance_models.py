@@ -59,7 +59,8 @@ class Cell:
     @property
     def shown(self) -> str:
         """The fault in few words, without what differs from run to run."""
-        return re.sub(r"127\.0\.0\.1:\d+|(?<=position )\d+", "…", one_line(self.fault))[:110]
+        fault = re.sub(r"127\.0\.0\.1:\d+|(?<=position )\d+", "…", one_line(self.fault))
+        return fault if len(fault) <= 100 else f"{fault[:100]}…"
 
     def __str__(self) -> str:
         return "✓" if self.level is Level.RIGHT else self.level.name.lower()
@@ -217,6 +218,8 @@ def main() -> int:
     parser.add_argument("--peers", default=".venv-models/bin/python", help="a Python with the other libraries")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables between the marks of this file")
     args = parser.parse_args()
+    if sys.version_info < (3, 11):
+        parser.error("the clients of Anthropic, Google and Mistral need Python 3.11 or newer")
     peers = Peers(args.peers)
     libraries: dict[str, Library] = {
         "Operad": lambda endpoint, ask: asyncio.run(outcome(partial(ask_operad, endpoint.operad), ask))

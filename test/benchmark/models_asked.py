@@ -168,7 +168,7 @@ async def _outcome(answer: Any, ask: Ask, found: Outcome, began: asyncio.Event) 
     except asyncio.TimeoutError:
         found.error = f"no end within {SECONDS} s"
     except Exception as error:  # noqa: BLE001 - it is the outcome
-        causes = [error]
+        causes: list[BaseException] = [error]
         while causes[-1].__cause__ and len(causes) < 5:
             causes.append(causes[-1].__cause__)
         found.error = "; ".join(f"{type(each).__name__}: {each}" for each in causes)

@@ -80,11 +80,11 @@ class Endpoint:
             served.times.append(time.monotonic())
             try:
                 self.rules(request)
+                step = steps.pop(0) if steps else Fail(400, "the conversation is at its end")
+                step = step(request) if callable(step) else step
             except RefusedError as refused:
                 served.refused.append(str(refused))
                 return refused.fail
-            step = steps.pop(0) if steps else Fail(400, "the conversation is at its end")
-            step = step(request) if callable(step) else step
             return self.calls(step) if isinstance(step, CallTools) else step
 
         if kind := VENDORS.get(self.api):

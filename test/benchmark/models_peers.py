@@ -104,14 +104,16 @@ async def openai_agents(ask: Ask, found: Outcome, piece: Callable[[], None]) -> 
         settings |= {"store": False, "response_include": ["reasoning.encrypted_content"]}
     elif ask.api == "chat-completions":
         settings["include_usage"] = True
-    # an argument with free keys is not possible in the strict mode, as its error says
+    # free keys are not possible in the strict mode, as its error says
+    is_strict = "dict" not in ask.output
+    output = agents.AgentOutputSchema(TYPES[ask.output], strict_json_schema=is_strict) if ask.output else None
     tools = {"weather": function_tool(weather), "total": function_tool(total, strict_mode=False), "photo": photo}
     kind = agents.OpenAIResponsesModel if ask.api == "responses" else agents.OpenAIChatCompletionsModel
     agent = agents.Agent(
         name="agent",
         instructions="Be brief.",
         model=kind(ask.model, openai_client=openai_client(ask)),
-        output_type=TYPES[ask.output] if ask.output else None,
+        output_type=output,
         tools=[tools[name] for name in ask.tools],
         model_settings=agents.ModelSettings(**settings),
     )
