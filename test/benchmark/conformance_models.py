@@ -39,17 +39,17 @@ from operad.runtime.values.blob import Blob
 
 
 class Level(IntEnum):
-    """How good an outcome is: something else without a word, a request that breaks a rule, an error or a warning, right."""
+    """Quality of an outcome: something else without a word, a request that breaks a rule, an error or a warning, right."""
 
     SILENT, REFUSED, SAYS, RIGHT = range(4)
 
 
 @dataclass(frozen=True)
 class Cell:
-    """What a library does with a feature at an endpoint.
+    """Result of a library with a feature at an endpoint.
 
     Attributes:
-        level: How good it is.
+        level: Its quality.
         fault: What is wrong; empty if it is right.
     """
 
@@ -159,7 +159,7 @@ def cell(feature: Feature, endpoint: Endpoint, library: Library) -> Cell:
 
 @dataclass
 class Comparison:
-    """What libraries do with features.
+    """Results of libraries.
 
     Attributes:
         libraries: The libraries, by their names.

@@ -59,7 +59,7 @@ class Ask:
 
 @dataclass
 class Outcome:
-    """What a program learns from a library.
+    """Result of a question, as far as a library tells it.
 
     Attributes:
         text: The answer, if it is a text.

@@ -21,9 +21,6 @@ from vendor_endpoints import KEY, AnthropicEndpoint, GoogleEndpoint, RefusedErro
 
 from operad.testing import CallTools, Fail, Raw, ScriptedModel
 
-Request = Mapping[str, Any]
-Script = Sequence[Any]
-
 
 @dataclass
 class Served:
@@ -32,8 +29,8 @@ class Served:
     Attributes:
         url: Its address.
         requests: The bodies of the requests.
-        times: The time of each request that kept the rules.
-        refused: Why requests were refused.
+        times: Times of the requests.
+        refused: Rules that requests broke.
     """
 
     url: str = ""
@@ -53,7 +50,7 @@ class Endpoint:
         model: Name of its model.
         operad: Name of the model in Operad.
         rules: Function that refuses a request that breaks a rule.
-        calls: Function that makes of tool calls the step that answers with them; None for the usual form.
+        calls: Function that returns the step that answers with tool calls in the endpoint's form.
         lacks: Features that it does not have.
     """
 
@@ -72,7 +69,7 @@ class Endpoint:
         return CLIENTS["chat-completions" if self.api == "mistral" else self.api]
 
     @contextmanager
-    def serve(self, script: Script) -> Iterator[Served]:
+    def serve(self, script: Sequence[Any]) -> Iterator[Served]:
         """Serve the steps of a script: a step may be a function of the request."""
         served, steps = Served(), [*script]
 
@@ -120,7 +117,7 @@ class Endpoint:
 
 
 def vendor(kind: Any) -> Any:
-    """An endpoint of the tests that also tells which rules were broken."""
+    """Return an endpoint of the tests that also notes the rules that requests broke."""
 
     class Told(kind):
         def __init__(self, script: Any, refused: list[str]) -> None:
@@ -197,7 +194,7 @@ def strict_root(schema: Any) -> None:
 
 
 def responses_rules(request: Any) -> None:
-    """Those of a reasoning model of OpenAI, without storage."""
+    """Check the rules of a reasoning model of OpenAI, without storage."""
     need(not {"temperature", "top_p"} & request.keys(), "Unsupported parameter: 'temperature' with this model")
     need(not {"seed", "stop", "max_tokens"} & request.keys(), "Unknown parameter")
     for tool in request.get("tools") or ():
@@ -214,7 +211,7 @@ def responses_rules(request: Any) -> None:
 
 
 def chat_rules(request: Any) -> None:
-    """Those of each endpoint of chat completions: every call has a text as its id, and its result after it."""
+    """Check that every call has a text as its id, and its result after it."""
     open_calls: list[str] = []
     for message in request["messages"]:
         if message["role"] == "tool":
@@ -228,7 +225,7 @@ def chat_rules(request: Any) -> None:
 
 
 def openai_rules(request: Any) -> None:
-    """Those of a model that does not reason."""
+    """Check the rules of a model that does not reason."""
     chat_rules(request)
     need("reasoning_effort" not in request, "Unrecognized request argument supplied: reasoning_effort")
     for message in request["messages"]:
@@ -243,7 +240,7 @@ def openai_rules(request: Any) -> None:
 
 
 def deepseek_rules(request: Any) -> None:
-    """Those of its thinking mode; its endpoint enforces no JSON Schemas."""
+    """Check the rules of the thinking mode; the endpoint enforces no JSON Schemas."""
     chat_rules(request)
     kind = (request.get("response_format") or {}).get("type", "text")
     need(kind != "json_schema", "This response_format type is unavailable now")
@@ -264,7 +261,7 @@ MISTRAL_FIELDS = set(
 
 
 def mistral_rules(request: Any) -> None:
-    """Those of Mistral, which sends usage without being asked."""
+    """Check the rules of Mistral, which sends usage without being asked."""
     need(request.keys() <= MISTRAL_FIELDS, f"Extra inputs are not permitted: {sorted(request.keys() - MISTRAL_FIELDS)}")
     for message in request["messages"]:
         for call in message.get("tool_calls") or ():
@@ -274,7 +271,7 @@ def mistral_rules(request: Any) -> None:
 
 
 def local_rules(request: Any) -> None:
-    """Those of servers whose templates read the arguments of earlier calls."""
+    """Check the rules of servers whose templates read the arguments of earlier calls."""
     chat_rules(request)
     for message in request["messages"]:
         for call in message.get("tool_calls") or ():
@@ -283,7 +280,7 @@ def local_rules(request: Any) -> None:
                 made = arguments if isinstance(arguments, dict) else json.loads(arguments)
             except ValueError:
                 made = None
-            need(isinstance(made, dict), "arguments of an earlier call are no JSON object")
+            need(isinstance(made, dict), "arguments of an earlier call must be a JSON object")
 
 
 def parts(thinking: str) -> Any:

@@ -224,7 +224,7 @@ FEATURES = (
 
 
 def dialect_feature(name: str, dialect: Dialect) -> Feature:
-    """What is right when an endpoint of chat completions answers in a dialect."""
+    """Return the feature of reading an answer of chat completions in a dialect."""
     if dialect.fails:
         return Feature(name, after(*[dialect] * 3), fails, fails=True)
     if not dialect.calls:
