@@ -78,7 +78,7 @@ async def ask_operad(model: str, ask: Ask, found: Outcome, piece: Callable[[], N
         if isinstance(event, TokenStreamed):
             piece()
         elif isinstance(event, SettingsDropped):
-            found.said += "; ".join(event.settings)
+            found.said = "; ".join(filter(None, [found.said, *event.settings]))
         elif isinstance(event, ModelAnswered):
             found.finish = event.finish_reason
 
@@ -91,7 +91,10 @@ async def ask_operad(model: str, ask: Ask, found: Outcome, piece: Callable[[], N
     with tempfile.TemporaryDirectory() as folder:
         (path := Path(folder) / "a.png").write_bytes(PNG)
         job = Job(ask.prompt, files=[FileDescriptor.of(path)] if ask.image else [])
-        result = await Workflow(operator, model=client, listeners=[hear]).arun(job)
+        chat = Workflow(operator, model=client, listeners=[hear]).chat()
+        result = await chat.asend(job)
+        if ask.then:
+            result = await chat.asend(ask.then)
     usage = result.usage
     found.usage = {"prompt": usage.prompt_tokens, "cached": usage.cached_tokens, "reasoning": usage.reasoning_tokens}
     return found.answer(result.output if ask.output else result.text, ask)

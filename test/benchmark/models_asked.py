@@ -35,6 +35,7 @@ class Ask:
         url: Address.
         key: API key.
         prompt: Text of the question.
+        then: Text of a second question in the same conversation; empty for none.
         tools: Names of functions of this module.
         output: Name of a type in `TYPES`; empty for text.
         image: True to ask about `PNG`.
@@ -49,6 +50,7 @@ class Ask:
     url: str
     key: str
     prompt: str = "How warm is it?"
+    then: str = ""
     tools: tuple[str, ...] = ()
     output: str = ""
     image: bool = False

@@ -291,6 +291,14 @@ def in_form(id_form: str, reasoning: Callable[[str], Any]) -> Callable[[CallTool
     return lambda step: calls(step, id_form, reasoning)
 
 
+THINKING = frozenset(
+    {
+        "thinking with tools, three turns",
+        "second question after thinking with tools",
+        "typed answer after thinking with a tool",
+    }
+)
+
 ENDPOINTS = (
     Endpoint("OpenAI responses", "responses", "responses", "gpt-5.6", "gpt-5.6", responses_rules),
     Endpoint(
@@ -300,7 +308,7 @@ ENDPOINTS = (
         "gpt-4.1",
         "gpt-4.1",
         openai_rules,
-        lacks=frozenset({"thinking with tools, three turns", "typed answer after thinking with a tool"}),
+        lacks=THINKING,
     ),
     Endpoint(
         "DeepSeek",

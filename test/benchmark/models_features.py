@@ -57,6 +57,12 @@ def results_are(results: Sequence[str], found: Outcome, served: Served, endpoint
     return text_is("Warm.", found) or ("" if got == [*results] else f"the model gets {got}")
 
 
+def chat_is(found: Outcome, served: Served, endpoint: Endpoint) -> str:
+    """Check that the model gets its first answer with the second question."""
+    sent = endpoint.reader.texts(served.requests[-1]) if served.requests else []
+    return text_is("Cold.", found) or ("" if ("assistant", "Warm.") in sent else f"the model gets {sent}")
+
+
 def answers(value: Any, request: Any, *, endpoint: Endpoint) -> Any:
     """Answer with a value in the form that the request asks for: enclosed, or as the arguments of a tool."""
     offered = endpoint.reader.schema(request)
@@ -179,6 +185,12 @@ FEATURES = (
         after(*THOUGHTS, Say("Warm.", thinking="All known.")),
         partial(results_are, ["sun in Oslo", "sun in Rome", "sun in Lima"]),
         {**TOOLS, "thinking": "low"},
+    ),
+    Feature(
+        "second question after thinking with tools",
+        after(*THOUGHTS[:1], Say("Warm.", thinking="Known."), *THOUGHTS[1:2], Say("Cold.", thinking="Known.")),
+        chat_is,
+        {**TOOLS, "thinking": "low", "then": "And in Rome?"},
     ),
     typed("typed answer", "City", CITY),
     typed("typed answer after a tool", "City", CITY, [CallTools([OSLO])], tools=("weather",)),

@@ -72,6 +72,8 @@ async def pydantic_ai(ask: Ask, found: Outcome, piece: Callable[[], None]) -> Ou
     )
     prompt = [ask.prompt, BinaryContent(PNG, media_type="image/png")] if ask.image else ask.prompt
     result = await agent.run(prompt, event_stream_handler=read)
+    if ask.then:
+        result = await agent.run(ask.then, message_history=result.all_messages(), event_stream_handler=read)
     usage = result.usage
     found.finish = result.response.finish_reason or ""
     found.usage = {"prompt": usage.input_tokens, "cached": usage.cache_read_tokens}
@@ -82,7 +84,6 @@ async def pydantic_ai(ask: Ask, found: Outcome, piece: Callable[[], None]) -> Ou
 async def openai_agents(ask: Ask, found: Outcome, piece: Callable[[], None]) -> Outcome:
     import agents  # pyright: ignore[reportMissingImports]
     from agents import function_tool  # pyright: ignore[reportMissingImports]
-    from openai.types.shared import Reasoning
 
     agents.set_tracing_disabled(True)
     image_url = f"data:image/png;base64,{b64encode(PNG).decode()}"
@@ -91,6 +92,47 @@ async def openai_agents(ask: Ask, found: Outcome, piece: Callable[[], None]) -> 
     def photo() -> Any:
         """A photo of the sky."""
         return agents.ToolOutputImage(image_url=image_url)
+
+    # free keys are not possible in the strict mode, as its error says
+    is_strict = "dict" not in ask.output
+    output = agents.AgentOutputSchema(TYPES[ask.output], strict_json_schema=is_strict) if ask.output else None
+    tools = {"weather": function_tool(weather), "total": function_tool(total, strict_mode=False), "photo": photo}
+    kind = agents.OpenAIResponsesModel if ask.api == "responses" else agents.OpenAIChatCompletionsModel
+    agent = agents.Agent(
+        name="agent",
+        instructions="Be brief.",
+        model=kind(ask.model, openai_client=openai_client(ask)),
+        output_type=output,
+        tools=[tools[name] for name in ask.tools],
+        model_settings=agents.ModelSettings(**openai_settings(ask)),
+    )
+    content = [{"type": "input_text", "text": ask.prompt}, {"type": "input_image", "image_url": image_url}]
+    prompt: Any = [{"role": "user", "content": content}] if ask.image else ask.prompt
+
+    async def run(prompt: Any) -> Any:
+        result = agents.Runner.run_streamed(agent, prompt)
+        try:
+            async for event in result.stream_events():
+                if event.type == "raw_response_event" and str(event.data.type).endswith(".delta"):
+                    piece()
+        except asyncio.CancelledError:
+            result.cancel()
+            raise
+        return result
+
+    result = await run(prompt)
+    if ask.then:
+        result = await run([*result.to_input_list(), {"role": "user", "content": ask.then}])
+    usage = result.context_wrapper.usage
+    details = {"cached": usage.input_tokens_details.cached_tokens}
+    details["reasoning"] = usage.output_tokens_details.reasoning_tokens
+    found.usage = {"prompt": usage.input_tokens, **details}
+    return found.answer(result.final_output, ask)
+
+
+def openai_settings(ask: Ask) -> dict[str, Any]:
+    """Return the settings of the OpenAI Agents SDK."""
+    from openai.types.shared import Reasoning
 
     settings: dict[str, Any] = dict(ask.settings)
     # the library has no settings for these
@@ -104,34 +146,7 @@ async def openai_agents(ask: Ask, found: Outcome, piece: Callable[[], None]) -> 
         settings |= {"store": False, "response_include": ["reasoning.encrypted_content"]}
     elif ask.api == "chat-completions":
         settings["include_usage"] = True
-    # free keys are not possible in the strict mode, as its error says
-    is_strict = "dict" not in ask.output
-    output = agents.AgentOutputSchema(TYPES[ask.output], strict_json_schema=is_strict) if ask.output else None
-    tools = {"weather": function_tool(weather), "total": function_tool(total, strict_mode=False), "photo": photo}
-    kind = agents.OpenAIResponsesModel if ask.api == "responses" else agents.OpenAIChatCompletionsModel
-    agent = agents.Agent(
-        name="agent",
-        instructions="Be brief.",
-        model=kind(ask.model, openai_client=openai_client(ask)),
-        output_type=output,
-        tools=[tools[name] for name in ask.tools],
-        model_settings=agents.ModelSettings(**settings),
-    )
-    content = [{"type": "input_text", "text": ask.prompt}, {"type": "input_image", "image_url": image_url}]
-    prompt: Any = [{"role": "user", "content": content}] if ask.image else ask.prompt
-    result = agents.Runner.run_streamed(agent, prompt)
-    try:
-        async for event in result.stream_events():
-            if event.type == "raw_response_event" and str(event.data.type).endswith(".delta"):
-                piece()
-    except asyncio.CancelledError:
-        result.cancel()
-        raise
-    usage = result.context_wrapper.usage
-    details = {"cached": usage.input_tokens_details.cached_tokens}
-    details["reasoning"] = usage.output_tokens_details.reasoning_tokens
-    found.usage = {"prompt": usage.input_tokens, **details}
-    return found.answer(result.final_output, ask)
+    return settings
 
 
 def openai_client(ask: Ask) -> Any:
