@@ -32,6 +32,7 @@ AUDIT := .venv-audit
 DIFY_PYTHON ?= python3.12
 DIFY := .venv-dify
 PHOENIX := .venv-phoenix
+MODELS := .venv-models
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
 .PHONY: run test test-all test-pythons release-check check docs reference studio chaos bench conformance fuzz lock audit clean
@@ -83,14 +84,16 @@ bench: $(BENCH_READY) # in its own environment, because other frameworks are lar
 	@failed=; while read -r each; do $(BENCH)/bin/python test/benchmark/$$each </dev/null || failed="$$failed $${each%% *}"; done \
 	  < test/benchmark/all.txt; if [ -n "$$failed" ]; then echo "failed:$$failed" >&2; exit 1; fi
 
-conformance: $(DEV_READY) $(DIFY)/.ready $(PHOENIX)/.ready # Dify's engine and Phoenix need Python 3.12, in environments of their own
+conformance: $(DEV_READY) $(DIFY)/.ready $(PHOENIX)/.ready $(MODELS)/.ready # others need Python 3.12, in environments of their own
 	$(BIN)/python test/benchmark/conformance.py --dify-python $(DIFY)/bin/python $(RECORDED)
 	$(BIN)/python test/benchmark/conformance_dify.py --dify-python $(DIFY)/bin/python
 	$(BIN)/python test/benchmark/conformance_phoenix.py --phoenix $(PHOENIX)/bin/phoenix
+	$(BIN)/python test/benchmark/conformance_models.py --peers $(MODELS)/bin/python --page docs/model_conformance.md
 
 $(DIFY)/.ready: requirements-conformance.lock
 $(PHOENIX)/.ready: requirements-phoenix.lock
-$(DIFY)/.ready $(PHOENIX)/.ready:
+$(MODELS)/.ready: requirements-models.lock
+$(DIFY)/.ready $(PHOENIX)/.ready $(MODELS)/.ready:
 	@echo "setting up $(@D) with $(DIFY_PYTHON)" >&2
 	@$(DIFY_PYTHON) -m venv --clear $(@D)
 	@$(@D)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --require-hashes -r $<
@@ -123,7 +126,8 @@ lock: # needs uv; applies the overrides in pyproject.toml; writes versions and h
 	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra embedded --extra evaluate --extra media --extra web \
 	  --extra serve --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
-
+	printf '%s\n' "openai-agents>=0.24" "pydantic-ai-slim[anthropic,google,mistral,openai]>=2.68,<3" "anthropic>=1,<3" "google-genai<3" "mistralai<4" \
+	  | $(COMPILE) --python-version 3.12 - -o requirements-models.lock
 	echo "pip-audit>=2.10" | $(COMPILE) --python-version 3.10 - -o requirements-audit.lock
 
 AUDITED := $(filter-out requirements-audit.lock,$(wildcard requirements*.lock))

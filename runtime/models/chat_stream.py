@@ -21,9 +21,11 @@ MOST_TOKENS = 10**12
 _FINISHES: Mapping[str, FinishReason] = {
     "length": "length",
     "max_tokens": "length",
+    "model_length": "length",
     "tool_calls": "tools",
     "function_call": "tools",
     "content_filter": "filter",
+    "safety": "filter",
     "error": "error",
 }
 """Reason by the protocol's word for it; other words, such as ``eos`` and ``end_turn``, are a regular end."""
@@ -122,7 +124,8 @@ class ChatStream:
         """Reason for the end."""
         if self.refusal and not self._tags.parts()[1]:
             return "refusal"
-        found = _FINISHES.get(self.finish, "stop")
+        word = self.finish.partition(":")[0].lower()  # as in `content_filter: RECITATION`
+        found = _FINISHES.get(word, "stop")
         return "tools" if found == "stop" and self.calls else found
 
     def add(self, chunk: object) -> Iterator[Delta]:

@@ -185,7 +185,12 @@ class Model(Endpoint):
             ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
             RequestError: The endpoint rejects the request, its content filter stops the answer, or the model refuses to
                 answer.
+            InputError: The conversation holds other values than messages, or an endpoint or a key is missing.
         """
+        if not all(isinstance(each, Message) for each in messages):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InputError(
+                f"{type(self).__name__}.complete(…) takes messages, such as [Message.user('…')]; got {messages!r:.200}"
+            )
         connection = await self._connection()
         return await connection.model._complete(connection, messages, tools, tool_choice, output, settings)
 

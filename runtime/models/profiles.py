@@ -25,6 +25,7 @@ class Profile:
         documents: True if it takes PDF documents.
         thinks: Its reasoning; None if that is unknown, so that all settings are sent.
         sampling: Calls in which it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
+        both: True if it takes `temperature` and `top_p` in one call.
         context: Maximum number of tokens of prompt and answer; None if it is unknown.
     """
 
@@ -34,6 +35,7 @@ class Profile:
     documents: bool = False
     thinks: Thinks | None = None
     sampling: Literal["always", "without thinking", "never"] = "always"
+    both: bool = True
     context: int | None = None
 
     @property
@@ -56,6 +58,8 @@ class Profile:
         if self.sampling == "never" or (self.sampling == "without thinking" and thinks):
             why = "the model takes none" if self.sampling == "never" else "the model takes none while it reasons"
             reasons |= {name: why for name in ("temperature", "top_p") if getattr(settings, name) is not None}
+        elif not self.both and None not in (settings.temperature, settings.top_p):
+            reasons["top_p"] = "the model takes either temperature or top_p"
         if not reasons:
             return settings, ()
         dropped = tuple(f"{name}: {why}" for name, why in reasons.items())
@@ -122,7 +126,9 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("*claude-opus-4-[78]* *claude-opus-5*", _sees("on request", 1_000_000, "never")),
     ("*claude-sonnet-5* *claude-haiku-5*", _sees("on request", 1_000_000, "never")),
     ("*claude-fable* *claude-mythos*", _sees("by default", 1_000_000, "never")),
-    ("*claude-opus-4-6* *claude-sonnet-4-6*", _sees("on request", 1_000_000)),
+    ("*claude-opus-4-6* *claude-sonnet-4-6*", _sees("on request", 1_000_000, both=False)),
+    ("*claude-opus-4-1* *claude-opus-4-5*", _sees("on request", 200_000, both=False)),
+    ("*claude-sonnet-4-5* *claude-haiku-4-5*", _sees("on request", 200_000, both=False)),
     ("*claude-3-haiku* *claude-3-5* *claude-3-opus* *claude-3-sonnet*", _sees("never", 200_000)),
     ("*claude-*", _sees("on request", 200_000)),
     # Google

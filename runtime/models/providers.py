@@ -332,7 +332,8 @@ class Provider:
         response = opened.get()
         details: Mapping[str, Any] = response.provider_details or {}
         raw = str(details.get("finish_reason") or "")
-        finish = _FINISHES.get(response.finish_reason or "", "stop" if raw else "error")
+        # a vendor's word that pydantic-ai does not know for it counts if it is one of the usual ones
+        finish = _FINISHES.get(response.finish_reason or raw, "stop" if raw else "error")
         if finish == "error":
             told = f" ({one_line(raw)})" if raw else ""
             raise ModelError(f"{self._called} broke off its answer{told}; try again", transient=True)

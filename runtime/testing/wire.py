@@ -28,9 +28,9 @@ class Turn:
     endpoint: int
     number: int
 
-    def is_signed(self, call_id: str) -> bool:
+    def is_signed(self, call_id: Any) -> bool:
         """Return True if the endpoint made a call after reasoning, which must come back with it."""
-        return call_id.startswith(f"signed_{self.endpoint}_")
+        return str(call_id).startswith(f"signed_{self.endpoint}_")
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ import json
 import queue
 from abc import ABC, abstractmethod
 from base64 import b64decode
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
@@ -70,6 +70,11 @@ def data_in(url: str) -> bytes:
     return b64decode(url.partition(";base64,")[2])
 
 
+def text_of(content: Any) -> str:
+    """The text of a text, or of a list of parts."""
+    return content if isinstance(content, str) else "".join(part.get("text", "") for part in content or ())
+
+
 class ChatCompletionsClient(ServedClient):
     began = b'data: {"choices": [{"index": 0, "delta": {"content": "one "}, "finish_reason": null}]}\n\n'
 
@@ -77,11 +82,12 @@ class ChatCompletionsClient(ServedClient):
         return ScriptedModel(script, api="chat-completions")
 
     def texts(self, request):
-        return [
-            (message["role"], message["content"])
+        found = [
+            (message["role"], text_of(message.get("content")))
             for message in request["messages"]
-            if message["role"] != "tool" and message["content"] and isinstance(message["content"], str)
+            if message["role"] != "tool"
         ]
+        return [each for each in found if each[1]]
 
     def calls(self, request):
         return [
@@ -121,9 +127,7 @@ class ResponsesClient(ServedClient):
     def texts(self, request):
         found = []
         for item in self._items(request, "message"):
-            content = item["content"]
-            if isinstance(content, Sequence) and not isinstance(content, str):
-                content = "".join(part.get("text", "") for part in content)
+            content = text_of(item["content"])
             found += [(item["role"], content)] if content else []
         return found
 
@@ -135,10 +139,7 @@ class ResponsesClient(ServedClient):
 
     def results(self, request):
         outputs = {item["call_id"]: item["output"] for item in self._items(request, "function_call_output")}
-        return {
-            call_id: output if isinstance(output, str) else "".join(part.get("text", "") for part in output)
-            for call_id, output in outputs.items()
-        }
+        return {call_id: text_of(output) for call_id, output in outputs.items()}
 
     def images(self, request):
         contents = [item.get("content") or item.get("output") for item in request["input"]]

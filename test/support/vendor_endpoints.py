@@ -149,6 +149,15 @@ class AnthropicEndpoint(VendorEndpoint):
             "`temperature` may only be set to 1 when thinking is enabled",
         )
         need(
+            not thinks or request.get("tool_choice", {}).get("type") not in ("any", "tool"),
+            "Thinking may not be enabled when tool_choice forces tool use.",
+        )
+        need(
+            "opus-5" not in request["model"] or not {"temperature", "top_p"} & request.keys(),
+            "`temperature` is deprecated for this model.",
+        )
+        need(not {"temperature", "top_p"} <= request.keys(), "`temperature` and `top_p` cannot both be specified")
+        need(
             json.dumps(request).count('"cache_control"') <= 4,
             "A maximum of 4 blocks with cache_control may be provided.",
         )

@@ -30,6 +30,13 @@ KEY = "sk-test-0123456789abcdef"
 HELLO = [Message.user("hello there")]
 
 
+@pytest.mark.parametrize("given", ["hello", [{"role": "user", "content": "hello"}]])
+async def test_a_conversation_of_other_values_than_messages_is_an_error_that_shows_the_form(given):
+    async with ScriptedModel([]) as scripted:
+        with pytest.raises(InputError, match=r"takes messages, such as \[Message.user\('…'\)\]; got .*hello"):
+            await scripted.model.complete(given)
+
+
 def here() -> Any:
     """The scope of the operator that this code runs in."""
     return current_scope()

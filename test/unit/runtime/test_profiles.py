@@ -94,6 +94,18 @@ def test_a_file_overrides_what_is_known_of_a_model(monkeypatch):
         ("gpt-4o", {"thinking": "high", "temperature": 1}, ("thinking: the model does not reason",)),
         ("gpt-4o", {"thinking": "off", "temperature": 1}, ()),
         ("claude-opus-5", {"temperature": 0.5}, ("temperature: the model takes none",)),
+        (
+            "claude-sonnet-4-6",
+            {"temperature": 0.5, "top_p": 0.5},
+            ("top_p: the model takes either temperature or top_p",),
+        ),
+        ("claude-haiku-4-5-20251001", {"top_p": 0.5}, ()),
+        (
+            "us.anthropic.claude-opus-4-1-v1:0",
+            {"temperature": 0, "top_p": 1},
+            ("top_p: the model takes either temperature or top_p",),
+        ),
+        ("claude-opus-4-20250514", {"temperature": 0.5, "top_p": 0.5}, ()),
         ("gemini-3-pro", {"temperature": 0.5}, ()),
         ("mine", {"temperature": 0.5, "thinking": "high", "top_p": 0.1}, ()),
     ],

@@ -3,12 +3,14 @@
 import json
 
 import pytest
+from httpx import AsyncClient
+from local_http import NO_AUTHORITIES
 
 from operad.runtime.events import ThinkingStreamed, TokenStreamed
 from operad.runtime.models.messages import Message
-from operad.runtime.testing import DIALECTS, Dialect, ScriptedModel
+from operad.runtime.testing import DIALECTS, Dialect, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import ModelError
+from operad.runtime.values.errors import ModelError, RequestError
 
 
 def weather(city: str) -> str:
@@ -44,6 +46,28 @@ async def test_an_error_in_each_dialect_is_raised(dialect: Dialect):
     async with ScriptedModel([dialect]) as scripted:
         with pytest.raises(ModelError, match=r"broke off its answer|out of memory"):
             await scripted.model.complete(ASKED)
+
+
+@pytest.mark.parametrize("word", ["content_filter", "content_filter: RECITATION", "SAFETY"])
+async def test_an_answer_that_a_filter_stopped_is_an_error_in_each_word_for_it(word):
+    async with ScriptedModel([Say("It is", finish_reason=word)]) as scripted:
+        with pytest.raises(RequestError, match="content filter stopped the answer after 5 characters"):
+            await scripted.model.complete(ASKED)
+
+
+@pytest.mark.parametrize("word", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+async def test_an_answer_that_was_cut_off_says_so_in_each_word_for_it(word):
+    async with ScriptedModel([Say("It is", finish_reason=word)]) as scripted:
+        assert (await scripted.model.complete(ASKED)).finish_reason == "length"
+
+
+async def test_a_scripted_endpoint_accepts_ids_of_calls_that_are_numbers():
+    """Clients that repeat the ids of a server that numbers its calls are tested with it, too."""
+    async with ScriptedModel(["ok"]) as scripted, AsyncClient(verify=NO_AUTHORITIES) as client:
+        call = {"id": 1, "type": "function", "function": {"name": "weather", "arguments": "{}"}}
+        body = {"model": "m", "messages": [{"role": "assistant", "tool_calls": [call]}]}
+        sent = await client.post(f"{scripted.base_url}/chat/completions", json=body)
+    assert sent.json()["choices"][0]["message"]["content"] == "ok"
 
 
 @pytest.mark.parametrize(

@@ -114,19 +114,20 @@ async def left_out(in_a_run, model, settings):
 
 async def test_settings_reach_anthropic_and_those_it_does_not_take_are_named(in_a_run):
     settings = SETTINGS.model_copy(update={"parameters": {"service_tier": "standard_only"}})
-    async with AnthropicEndpoint([Say("Warm."), Say("Warm.")]) as served:
+    async with AnthropicEndpoint([Say("Warm.")] * 3) as served:
         plain = await left_out(in_a_run, served.model, settings)
         thinking = await left_out(in_a_run, served.model, ModelSettings(temperature=0.5, thinking="high"))
-    first, second = served.requests
-    sent = {name: first[name] for name in ("temperature", "top_p", "stop_sequences", "max_tokens", "service_tier")}
+        assert await left_out(in_a_run, served.model, ModelSettings(top_p=0.9)) == []
+    first, second, third = served.requests
+    assert third["top_p"] == 0.9
+    sent = {name: first[name] for name in ("temperature", "stop_sequences", "max_tokens", "service_tier")}
     assert sent == {
         "temperature": 0.5,
-        "top_p": 0.9,
         "stop_sequences": ["END"],
         "max_tokens": 300,
         "service_tier": "standard_only",
     }
-    assert plain == ["seed"]
+    assert plain == ["seed", "top_p"]
     assert (second["output_config"]["effort"], "temperature" in second) == ("high", False)
     assert thinking == ["temperature"]
 
@@ -312,6 +313,16 @@ async def test_mistral_gets_ids_of_nine_characters_in_calls_and_results(web):
     assert [len(each) for each in ids] == [9, 9]
     assert [message["tool_call_id"] for message in sent if message["role"] == "tool"] == ids
     assert (completion.text, completion.usage.prompt_tokens) == ("Warm.", 5)
+
+
+async def test_a_word_for_the_end_that_pydantic_ai_does_not_know_counts(web):
+    chunk = {"index": 0, "delta": {"content": "It is"}, "finish_reason": "content_filter"}
+    body = f"data: {json.dumps({'id': 'c', 'model': 'm', 'choices': [chunk]})}\n\ndata: [DONE]\n\n".encode()
+    address = await web.serve(web.reply(body, content_type="text/event-stream"))
+    model = Model("mistral:mistral-large-latest", base_url=address, api_key=KEY, max_retries=0)
+    with pytest.raises(RequestError, match="content filter stopped the answer after 5 characters"):
+        await model.complete(HELLO)
+    await model.aclose()
 
 
 async def test_a_form_that_a_vendor_does_not_enforce_is_described_at_the_end():
