@@ -271,7 +271,9 @@ def test_a_program_that_runs_dbos_for_itself_is_told_so(process, monkeypatch, ur
 def test_its_threads_without_work_here_have_ended(process):
     """Those for new queues, its own queue, schedules and delays; what is left takes work from the queue that was given."""
     ended = ("queue-worker-_dbos", "dbos-background-jobs", "(queue_thread)")
-    assert is_true(lambda: not [each.name for each in threading.enumerate() if any(name in each.name for name in ended)])
+    assert is_true(
+        lambda: not [each.name for each in threading.enumerate() if any(name in each.name for name in ended)]
+    )
     assert threads_that_take_work() == ["queue-worker-queue"]
 
 
