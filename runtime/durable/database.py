@@ -39,6 +39,13 @@ IDLE = 10.0
 OLDEST_SQLITE = (3, 35)
 """Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
 
+STATEMENTS = 16
+"""Number of prepared statements that a connection to a file keeps.
+
+Statements that write many rows differ with the number of rows, and take up to a hundred kilobytes each. With the 128 that
+Python keeps by default, the connections of a process would take tens of megabytes, and be no faster.
+"""
+
 _PAGES = 500
 """Number of pages of a file that are released at once."""
 
@@ -133,7 +140,8 @@ class Database:
 
             ping_by_looking(engine)
             return engine
-        engine = sa.create_engine(_for_reading(url) if self.read_only else url)
+        options = {"cached_statements": STATEMENTS}
+        engine = sa.create_engine(_for_reading(url) if self.read_only else url, connect_args=options)
 
         @sa.event.listens_for(engine, "connect")
         def _set_up(connection: Any, _: Any) -> None:  # pyright: ignore[reportUnusedFunction]

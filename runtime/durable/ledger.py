@@ -221,8 +221,9 @@ class Ledger(Records):
         if await driver.writer.create(new.run):
             return new
         kept = await in_thread(self._resumable_run, run_id, graph, call)
-        if kept.state != FINISHED:
-            kept = await self._take_over(kept, driver.executor.id, driven_run)
+        while kept.state != FINISHED and kept.driver != driver.executor.id:
+            await self._take_over(kept, driver, driven_run)
+            kept = await in_thread(self._resumable_run, run_id, graph, call)  # it may have ended meanwhile
         return await in_thread(self._kept_run, kept, call.reasoner)
 
     def _new_run(
@@ -266,20 +267,17 @@ class Ledger(Records):
             return _BegunRun(kept, call, {})
         return _BegunRun(kept, call, self._kept_outcomes(kept.run_id), self.store.events.parts(kept.run_id))
 
-    async def _take_over(self, kept: StoredRun, driver_id: str, driven_run: DrivenRun) -> StoredRun:
-        """Become the driver of a run whose driver is dead; wait until that is certain. Return the run as it is then.
+    async def _take_over(self, kept: StoredRun, driver: RunOwner, driven_run: DrivenRun) -> None:
+        """Try to become the driver of a run whose driver is dead; if that is not certain, wait until it is.
 
         Raises:
             InputError: The driver is alive, or this process abandoned the run.
         """
-        while kept.driver != driver_id:
-            driver = await in_thread(self._living_driver_of, kept)
-            if driver is not None:
-                await self._wait_for_sign_of(driver, kept, driven_run)
-            else:
-                await in_thread(self.store.take, kept.run_id, kept.driver, driver_id)
-            kept = await in_thread(self._existing_run, kept.run_id)
-        return kept
+        living = await in_thread(self._living_driver_of, kept)
+        if living is not None:
+            await self._wait_for_sign_of(living, kept, driven_run)
+        else:
+            await driver.writer.take(kept)
 
     def _living_driver_of(self, kept: StoredRun) -> Executor | None:
         """Return the driver of a run, unless it is known to be dead."""
@@ -345,7 +343,7 @@ class Ledger(Records):
         return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
     def _kept_outcomes(self, run_id: str) -> dict[str, str]:
-        """Return the stored outcomes of a run's operators, by key; delete unfinished records of dead processes."""
+        """Return the stored outcomes of a run's operators, by key; delete records that no worker of the ledger continues."""
         steps, unfinished = dict[str, str](), list[str]()
         for row in self.steps.of_run(run_id, outcomes=True):
             if row.outcome is not None:

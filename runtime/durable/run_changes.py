@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import StepRow, StoredRun, storable
+from operad.runtime.durable.rows import RUNNING, StepRow, StoredRun, storable
 from operad.runtime.durable.tables import Tables
 from operad.runtime.events import Event
 
@@ -44,8 +44,22 @@ class NewState(NamedTuple):
     values: Mapping[str, object]
 
 
-Change = StoredRun | StepRow | NewEvents | NewState
-"""A new run, the record of an operator, recorded events, or new values of columns."""
+class TakeOver(NamedTuple):
+    """This process becomes the driver of a run, unless the run has changed since it was read.
+
+    Attributes:
+        run_id: The run.
+        driver: Its driver when it was read; empty if it had none.
+        state: Its state when it was read.
+    """
+
+    run_id: str
+    driver: str
+    state: str
+
+
+Change = StoredRun | TakeOver | StepRow | NewEvents | NewState
+"""A new run, a change of a run's driver, the record of an operator, recorded events, or new values of columns."""
 
 
 class RunChanges:
@@ -71,8 +85,8 @@ class RunChanges:
             changes: The changes.
 
         Returns:
-            For each change, True if it was written; False for a new run whose id exists, and for a change of a run that
-            another process drives.
+            For each change, True if it was written; False for a new run whose id exists, for a take-over of a run that
+            has changed, and for a change of a run that another process drives.
 
         Raises:
             InputError: The database refuses a change, or cannot be reached. Nothing is written then.
@@ -86,11 +100,12 @@ class RunChanges:
     ) -> Sequence[bool]:
         with self.database.engine.begin() as connection:
             created = self.create(connection, [each for each in changes if isinstance(each, StoredRun)])
-            run_ids = {each.run_id for each in changes if not isinstance(each, StoredRun)}
+            taken = self._take(connection, driver, [each for each in changes if isinstance(each, TakeOver)])
+            run_ids = {each.run_id for each in changes if not isinstance(each, StoredRun | TakeOver)}
             held = set[str]()
             if run_ids:
                 held.update(connection.execute(self.held, {"driver": driver, "run_ids": list(run_ids)}).scalars())
-            rows = _Rows(driver, created, held)
+            rows = _Rows(driver, created, taken, held)
             written = [rows.take(change, row) for change, row in zip(changes, event_rows, strict=True)]
             if rows.steps:
                 connection.execute(self._upsert, [_row_of(step) for step in rows.steps.values()])
@@ -107,7 +122,48 @@ class RunChanges:
         rows = [{name: storable(getattr(run, name)) for name in _GIVEN} for run in runs]
         return set(connection.execute(self._insert, rows).scalars())
 
+    def _take(self, connection: Any, driver: str, takeovers: Sequence[TakeOver]) -> set[str]:
+        """Make a process the driver of runs, and delete the records of their operators that have no outcome.
+
+        Returns:
+            The ids of the runs that have not changed since they were read, and that the process drives now.
+        """
+        taken = set[str]()
+        for each in sorted(takeovers):
+            values = {"driver_now": driver, "of_run": each.run_id, "of_driver": each.driver, "of_state": each.state}
+            if connection.execute(self._set_driver, values).rowcount:
+                taken.add(each.run_id)
+        if taken:
+            connection.execute(self._forget_unfinished, {"run_ids": list(taken)})
+        return taken
+
     # These statements are cached, because creating one takes longer than executing it.
+
+    @cached_property
+    def _set_driver(self) -> Any:
+        """Statement that makes a process the driver of a run, if the run has a certain driver and state."""
+        sa, table = self.database.sa, self._tables.runs
+        names = (("run_id", "of_run"), ("driver", "of_driver"), ("state", "of_state"))
+        is_unchanged = (table.c[name] == sa.bindparam(given) for name, given in names)
+        return (
+            sa.update(table)
+            .where(*is_unchanged)
+            .values(
+                driver=sa.bindparam("driver_now"),
+                drives=table.c.drives + 1,
+                state=RUNNING,
+                error="",
+                cancelling=False,
+                updated=self.database.clock,
+            )
+        )
+
+    @cached_property
+    def _forget_unfinished(self) -> Any:
+        """Statement that deletes the records of operators that drivers of some runs have begun, but not finished."""
+        sa, steps = self.database.sa, self._tables.steps
+        of_runs = steps.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
+        return sa.delete(steps).where(of_runs, steps.c.outcome.is_(None))
 
     @cached_property
     def held(self) -> Any:
@@ -158,21 +214,23 @@ class _Rows:
     Args:
         driver: The process that writes.
         created: Ids of the runs that the transaction has created.
+        taken: Ids of the runs that the process has taken over in the transaction.
         held: Ids of the runs that the process drives.
     """
 
-    def __init__(self, driver: str, created: set[str], held: set[str]) -> None:
+    def __init__(self, driver: str, created: set[str], taken: set[str], held: set[str]) -> None:
         self.steps: dict[tuple[str, str], StepRow] = {}
         self.events: list[Mapping[str, object]] = []
         self._states: dict[str, dict[str, object]] = defaultdict(dict)
-        self._driver, self._created, self._held = driver, created, held
+        self._driver, self._created, self._taken, self._held = driver, created, taken, held
 
     def take(self, change: Change, event_row: Mapping[str, object]) -> bool:
         """Add the rows of a change; return False if it must not be written."""
-        if isinstance(change, StoredRun):
-            is_created = change.run_id in self._created
-            self._created.discard(change.run_id)  # another new run with its id exists now
-            return is_created
+        if isinstance(change, StoredRun | TakeOver):
+            begun = self._created if isinstance(change, StoredRun) else self._taken
+            is_written = change.run_id in begun
+            begun.discard(change.run_id)  # for another such change, the run exists, or has another driver, now
+            return is_written
         if change.run_id not in self._held:
             return False
         if isinstance(change, StepRow):

@@ -12,7 +12,7 @@ from functools import partial
 
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.rows import DONE, StepRow, StoredRun
-from operad.runtime.durable.run_changes import Change, NewEvents, NewState
+from operad.runtime.durable.run_changes import Change, NewEvents, NewState, TakeOver
 from operad.runtime.durable.step_table import taken_over
 from operad.runtime.durable.store import Store
 
@@ -42,6 +42,10 @@ class RunWriter:
     async def create(self, run: StoredRun) -> bool:
         """Insert a new run; return False if its id exists."""
         return await committed(self._commits.put_soon(run))
+
+    async def take(self, run: StoredRun) -> bool:
+        """Become the driver of a run in place of its driver; return False if the run has changed since it was read."""
+        return await committed(self._commits.put_soon(TakeOver(run.run_id, run.driver, run.state)))
 
     def add_events(self, new: NewEvents) -> Future[bool]:
         """Start to append events to the stored events of a run; see `committed`."""

@@ -18,7 +18,7 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, RUNNING, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.rows import LONG, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_changes import RunChanges
 from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable
@@ -204,11 +204,6 @@ class Store:
                 if rows:
                     connection.execute(self.database.sa.insert(copied), rows)
         return True
-
-    def take(self, run_id: str, before: str, driver: str) -> bool:
-        """Make `driver` the driver of a run instead of `before`; return False if `before` no longer drives the run."""
-        again = {"state": RUNNING, "error": "", "cancelling": False, "drives": self._tables.runs.c.drives + 1}
-        return self.update_run(run_id, before, driver=driver, **again)
 
     def update_run(self, run_id: str, holder: str, **values: object) -> bool:
         """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import cache
 from typing import Any
 
 from msgspec import Struct, convert
+from msgspec.json import Decoder
 from pydantic import JsonValue
 
 from operad.runtime.values.message import SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
@@ -433,13 +433,15 @@ def read_event(values: Mapping[str, Any]) -> Event | None:
     Raises:
         ValueError: The values are not those of an event.
     """
-    kind = _event_types().get(str(values.get("event")))
+    kind = _EVENT_TYPES.get(str(values.get("event")))
     return kind and convert(values, type=kind, dec_hook=_to_value)
 
 
-@cache
-def _event_types() -> dict[str, type[Event]]:
-    return {kind.__name__: kind for kind in Event.__subclasses__() if kind.__module__ == __name__}
+_EVENT_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
+for _kind in _EVENT_TYPES.values():
+    # msgspec describes the fields of a type when it first reads one. A second thread that reads one meanwhile uses half a
+    # description, which ends the process (segmentation fault). Hence the types are described here, by the only importer.
+    Decoder(_kind)
 
 
 def _to_value(kind: type, value: Any) -> Any:

@@ -11,6 +11,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -27,11 +28,17 @@ Begin = Callable[..., "subprocess.Popen[str]"]
 """Starts a process: `subprocess.Popen`, or a function with its signature."""
 
 LONGEST = 60.0
-"""Seconds after which a process counts as hanging: many, for a loaded machine."""
+"""Seconds without progress after which a trial counts as hanging; see `Trial.until`."""
+
+STEP = 3.0
+"""Seconds of computing that count as progress: more than idle processes need in `LONGEST`, less than a busy one gets then."""
+
+MOST_STEPS = 40
+"""Number of such steps of a trial that count, so that a process which computes without end counts as hanging, too."""
 
 
 class HungError(Exception):
-    """A process did not end, or an expected state did not occur, in time."""
+    """A process did not end, or an expected state did not occur, although nothing progressed any more."""
 
 
 @dataclass(frozen=True)
@@ -63,10 +70,26 @@ class TrialResult:
 
 
 class Process:
-    """Process that drives a run or is a worker; see `driver.py` and `worker.py`."""
+    """Process that drives a run or is a worker; see `driver.py` and `worker.py`.
 
-    def __init__(self, begin: Begin, script: str, options: Mapping[str, Any], errors: Path) -> None:
+    Args:
+        begin: Starts it.
+        script: The file of its program.
+        options: Its argument.
+        errors: The file of its standard error.
+        until: Waits until a condition holds; see `Trial.until`.
+    """
+
+    def __init__(
+        self,
+        begin: Begin,
+        script: str,
+        options: Mapping[str, Any],
+        errors: Path,
+        until: Callable[[Callable[[], bool], str], None],
+    ) -> None:
         self._errors = errors
+        self._until = until
         with errors.open("wb") as stderr:
             self.process = begin(
                 [sys.executable, "-X", "faulthandler", str(HERE / script), json.dumps(options)],
@@ -94,19 +117,33 @@ class Process:
     def go_on(self) -> None:
         self.process.send_signal(signal.SIGCONT)
 
-    def ended(self, seconds: float = LONGEST) -> Mapping[str, Any]:
+    def ended(self) -> Mapping[str, Any]:
         """Wait for the end of the process and return its report.
 
         Raises:
             HungError: The process did not end.
         """
         try:
-            self._read(self.process.communicate(timeout=seconds)[0])
-        except subprocess.TimeoutExpired:
+            self._until(self._has_ended, f"the end of process {self.process.pid}, see {self._errors}")
+        except HungError:
             self.process.send_signal(signal.SIGABRT)  # makes faulthandler print its stacks
             self._read(self.process.communicate()[0])
-            raise HungError(f"it did not end within {seconds:g} s, see {self._errors}") from None
+            raise
         return self._report
+
+    def _has_ended(self) -> bool:
+        with suppress(subprocess.TimeoutExpired):
+            self._read(self.process.communicate(timeout=1)[0])
+            return True
+        return False
+
+    def computed(self) -> float:
+        """Return the seconds for which the process has computed; 0 once it has ended, or if this system does not say."""
+        try:
+            fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        except OSError:
+            return 0.0
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
     def errors(self) -> str:
         """Return the standard error of the process."""
@@ -180,7 +217,11 @@ class Trial:
             "limit": self._limit,
         }
         process = Process(
-            self._begin, script, common | options, self._folder / f"{self.run_id}.{len(self._processes)}.err"
+            self._begin,
+            script,
+            common | options,
+            self._folder / f"{self.run_id}.{len(self._processes)}.err",
+            self.until,
         )
         self._processes.append(process)
         return process
@@ -198,17 +239,28 @@ class Trial:
         self.until(lambda: len(self.throws()) >= goal or not driving.alive, f"{goal} throws")
         time.sleep(self.rng.random() * (0.1 if more else 2.0))
 
-    def until(self, condition: Callable[[], bool], description: str, seconds: float = LONGEST) -> None:
+    def until(self, condition: Callable[[], bool], description: str) -> None:
         """Wait until a condition holds.
 
+        How long that takes depends on the load of the machine, so the time without progress is limited: without a throw,
+        and with hardly any computing.
+
         Raises:
-            HungError: The condition does not hold in time.
+            HungError: The condition does not hold, and nothing progresses.
         """
-        by = time.monotonic() + seconds
+        progress, since = self._progress(), time.monotonic()
         while not condition():
-            if time.monotonic() > by:
-                raise HungError(f"waited {seconds:g} s for {description}")
+            if (now := self._progress()) != progress:
+                progress, since = now, time.monotonic()
+            if time.monotonic() > since + LONGEST:
+                raise HungError(f"nothing progressed for {LONGEST:g} s, while waiting for {description}")
             time.sleep(0.005)
+
+    def _progress(self) -> object:
+        """Return a value that changes as long as the run goes on, or its processes compute."""
+        thrown = self._journal.stat().st_size if self._journal.exists() else 0
+        steps = [int(each.computed() / STEP) for each in self._processes]
+        return thrown, steps if sum(steps) < MOST_STEPS else None
 
     def stop(self, driving: Process) -> None:
         """Suspend a process, but not while it holds the write lock of a file."""

@@ -16,6 +16,7 @@ import os
 import random
 import re
 import resource
+import signal
 import sys
 import tempfile
 import traceback
@@ -35,7 +36,7 @@ atheris: Any = import_module("atheris") if IS_GUIDED else None
 OURS = ["operad.runtime", "operad.operators", "operad.evaluators", "operad.configs"]
 
 with atheris.instrument_imports(include=OURS, enable_loader_override=False) if IS_GUIDED else nullcontext():
-    from bounds import LONGEST, MEMORY, attempt
+    from bounds import LONGEST, MEMORY, UnboundedError, attempt
     from inputs import anything, broken
 
     for folder in ("example/release_credits", "support"):  # as pytest has them
@@ -46,7 +47,10 @@ Run = Callable[[bytes], None]
 FOUND = Path(__file__).parent / "found"
 AT_ONCE = 2
 INPUT_SECONDS = 30
-"""Seconds after which an input is ended."""
+"""Seconds of computing after which an input is ended."""
+
+WAITING = 20
+"""Seconds that a second of computing may take on a loaded machine: only what stands still takes longer."""
 
 
 class Outcome(NamedTuple):
@@ -66,7 +70,7 @@ def fuzzed(name: str, seconds: int, seed: int) -> Outcome:
             (home / each).mkdir()
         process = get_context("fork").Process(target=_child, args=(name, seconds, seed, home))
         process.start()
-        process.join(seconds + 2 * INPUT_SECONDS)
+        process.join(WAITING * (seconds + 2 * INPUT_SECONDS))
         if process.is_alive():
             process.kill()
             process.join()
@@ -98,6 +102,9 @@ def _child(name: str, seconds: int, seed: int, home: Path) -> None:
     os.chdir(tempfile.tempdir)
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    most = seconds + 2 * INPUT_SECONDS
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
+    signal.signal(signal.SIGPROF, _end_input)
     target = TARGETS[name]
     seeds = [each for each in target.seeds() if len(each) <= LONGEST]
     for data in seeds:  # what is imported when it is first needed takes its time
@@ -106,6 +113,7 @@ def _child(name: str, seconds: int, seed: int, home: Path) -> None:
     places: dict[str, int] = {}
 
     def run(data: bytes) -> None:
+        signal.setitimer(signal.ITIMER_PROF, INPUT_SECONDS)  # counts computing, whatever else this machine does
         try:
             attempt(target, data)
         except Exception as error:  # noqa: BLE001 - that is what is looked for
@@ -114,10 +122,16 @@ def _child(name: str, seconds: int, seed: int, home: Path) -> None:
                 places[place] = len(data)
                 (home / "new" / place).write_bytes(data)
                 traceback.print_exc(limit=-6)
+        finally:
+            signal.setitimer(signal.ITIMER_PROF, 0)
 
     (_guided if IS_GUIDED else _at_random)(run, seeds, seconds, seed, home)
     sys.stdout.flush()
     os._exit(0)  # the threads of the process that it is forked from are not here, and cannot be waited for
+
+
+def _end_input(*_: object) -> None:
+    raise UnboundedError(f"took {INPUT_SECONDS} s of computing, and was ended")
 
 
 def _place(error: BaseException) -> str:
@@ -141,8 +155,8 @@ def _guided(run: Run, seeds: Sequence[bytes], seconds: int, seed: int, home: Pat
 
     flags = [
         f"-max_total_time={seconds}",
-        f"-timeout={INPUT_SECONDS}",
-        f"-report_slow_units={INPUT_SECONDS}",
+        f"-timeout={WAITING * INPUT_SECONDS}",  # what computes outside of Python, or stands still
+        f"-report_slow_units={WAITING * INPUT_SECONDS}",
         "-rss_limit_mb=0",  # RLIMIT_AS holds, as a MemoryError
         f"-seed={seed + 1}",
         f"-max_len={max(4096, 2 * max(map(len, seeds), default=0))}",

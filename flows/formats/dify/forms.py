@@ -16,7 +16,7 @@ def as_app(root: Fields) -> Fields:
     if found is None:
         return root
     workflow, graph = found
-    types = {fields_of(node.get("data")).get("type") for node in each_of(graph.get("nodes"))}
+    types = [fields_of(node.get("data")).get("type") for node in each_of(graph.get("nodes"))]  # of any form
     app = {"mode": "advanced-chat" if "answer" in types and "end" not in types else "workflow"}
     kept = {key: value for key, value in root.items() if key in ("version", "dependencies", "operad")}
     return {**kept, "app": app, "kind": "app", "workflow": {**workflow, "graph": graph}}

@@ -22,8 +22,8 @@ _ENV = "env."
 
 def _variables(workflow: Fields) -> dict[str, Fields]:
     """Return the environment variables of a file that can be secrets, by name."""
-    named = {each.get("name"): each for each in each_of(workflow.get("environment_variables"))}
-    return {name: each for name, each in named.items() if isinstance(name, str) and is_secret_name(name)}
+    named = [(each.get("name"), each) for each in each_of(workflow.get("environment_variables"))]
+    return {name: each for name, each in named if isinstance(name, str) and is_secret_name(name)}
 
 
 def secret_variables(workflow: Fields) -> set[str]:

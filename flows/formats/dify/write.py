@@ -354,7 +354,7 @@ def values_of(graph: NodeGraph) -> Fields:
 
 def _with_secrets(workflow: Fields, graph: NodeGraph, nodes: Sequence[Fields]) -> Fields:
     """Return the workflow of a file with a secret environment variable without a value for each secret that it names."""
-    known = {variable.get("name") for variable in each_of(workflow.get("environment_variables"))}
+    known = [variable.get("name") for variable in each_of(workflow.get("environment_variables"))]  # of any form
     named = {each.variable for each in selectors_named(nodes) if each.node == "env"}
     added = [
         {

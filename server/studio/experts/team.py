@@ -34,7 +34,7 @@ def with_expert(text: str, name: str, params: Mapping[str, Any]) -> str:
         raise InputError(f"id: expected a name that no expert of the file has, got {name!r}")
     if not isinstance(operator, str) or not operator.strip():
         raise InputError("operator: name the first operator of the expert")
-    defined = {fields_of(fields).get("name") for fields in list_of(data.get("operators"))}
+    defined = [fields_of(fields).get("name") for fields in list_of(data.get("operators"))]  # of any form
     operator_yaml = (
         scalar(operator) if operator in defined else in_place(operator, {"instruction": params.get("instruction", "")})
     )

@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import subprocess
+import sys
 from typing import Any
 
 import pytest
@@ -411,3 +413,27 @@ def test_names_that_no_encoding_has_are_kept_as_they_are():
     message = WorkflowMessage(outputs={"deep": {"\ud800": 1}}, status=WorkflowStatus.EXECUTION_ERROR)
     told = events.OperatorFinished(seconds=1.0, message=message).as_dict()["message"]
     assert (told["outputs"], told["status"]) == ({"deep": {"\ud800": 1}}, "EXECUTION_ERROR")
+
+
+READ_AT_THE_SAME_TIME = """
+import sys, threading
+from operad.runtime.events import read_event
+
+values = {"event": "OperatorFinished", "seconds": 1.0, "message": {"scratchpad": "a"}}
+
+def read_elsewhere(frame, event, _):
+    if event == "call" and frame.f_code.co_name == "__getattr__":  # pydantic's, while msgspec asks for a field's type
+        sys.setprofile(None)
+        other = threading.Thread(target=read_event, args=(values,))
+        other.start()
+        other.join()
+
+sys.setprofile(read_elsewhere)
+print(read_event(values).message.scratchpad)
+"""
+
+
+def test_the_first_events_of_a_process_are_read_by_several_threads():
+    """In a new process, because types that are known already show nothing."""
+    done = subprocess.run([sys.executable, "-c", READ_AT_THE_SAME_TIME], capture_output=True, text=True)
+    assert (done.returncode, done.stdout) == (0, "a\n")

@@ -576,6 +576,24 @@ def test_hostile_files_are_refused(data):
         load(data, "bad")
 
 
+ODD = (None, 7, [1], {"a": 1})
+
+
+@pytest.mark.parametrize("odd", ODD, ids=repr)
+def test_types_and_names_that_are_no_texts_are_read_or_refused(odd):
+    """Also those that cannot be members of a set, or keys."""
+    nodes = [{"id": "1", "data": {"type": "start"}}, {"id": "2", "data": {"type": "end"}}]
+    edges = [{"source": "1", "target": "2"}]
+    variables = [{"name": odd, "value": "x", "value_type": kind} for kind in ("string", "secret", odd)]
+    whole = {"app": {"mode": "workflow"}, "workflow": {"environment_variables": variables}}
+    whole["workflow"]["graph"] = {"nodes": nodes, "edges": edges}
+    made = dump(load(json.dumps(whole).encode(), "odd"))
+    assert values(made)["workflow"]["environment_variables"] == variables
+    nodes.append({"id": "3", "data": {"type": odd}})
+    with pytest.raises(InvalidError, match="type: must be the name of a node type"):
+        load(json.dumps({"nodes": nodes, "edges": edges}).encode(), "odd")
+
+
 def test_all_issues_are_named_with_their_lines():
     data = b"""kind: app
 app:

@@ -16,7 +16,7 @@ from sqlalchemy import create_engine, text
 from sqlalchemy.exc import DBAPIError
 
 from operad.runtime import InputError
-from operad.runtime.durable.database import Database, is_temporary
+from operad.runtime.durable.database import STATEMENTS, Database, is_temporary
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.store import Store
 
@@ -201,3 +201,17 @@ def test_what_is_no_regular_file_is_refused_without_being_opened(path):
     for reading in (True, False):
         with pytest.raises(InputError, match="is not a regular file; name another one with --db"):
             Store(database_url(path), reading=reading)
+
+
+@pytest.mark.skipif(platform.python_implementation() != "CPython", reason="counts objects of CPython's sqlite3")
+def test_a_connection_keeps_few_of_the_statements_that_differ_with_the_number_of_their_rows(database):
+    with database.reader.connect() as connection:
+        before = kept_statements()
+        for number in range(1, 10 * STATEMENTS):
+            connection.execute(text(f"SELECT 1 IN ({', '.join(['1'] * number)})")).all()
+        assert kept_statements() - before <= STATEMENTS
+
+
+def kept_statements():
+    gc.collect()
+    return sum(f"{type(each).__module__}.{type(each).__qualname__}" == "sqlite3.Statement" for each in gc.get_objects())

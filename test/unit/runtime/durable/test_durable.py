@@ -60,8 +60,7 @@ from operad.runtime.durable import Ledger, database, run_owner
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import Records
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
-from operad.runtime.durable.run_changes import NewState, RunChanges
-from operad.runtime.durable.store import Store
+from operad.runtime.durable.run_changes import NewState, RunChanges, TakeOver
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
 from operad.runtime.policies.policy import causes
@@ -935,7 +934,7 @@ async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_no
 
 @pytest.mark.parametrize("is_new", [True, False])
 async def test_a_run_that_is_cancelled_while_it_begins_has_no_driver(new, ledger, run_id, monkeypatch, is_new):
-    where = (RunChanges, "create") if is_new else (Store, "take")
+    where = (RunChanges, "create" if is_new else "_take")
     begin, has_begun, may_end = getattr(*where), threading.Event(), threading.Event()
 
     def slow_begin(table, *args):
@@ -968,7 +967,7 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_its_driver_does_not_wa
         await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
     await gone(run_id, ledger)
     ledger.store.beat(other)
-    assert ledger.store.take(run_id, "", other.id)
+    give(ledger, run_id, other)
     has_begun, driver_of = threading.Event(), Records._driver_of
 
     def heard(records, kept):
@@ -983,6 +982,31 @@ async def test_a_run_that_is_cancelled_while_it_waits_for_its_driver_does_not_wa
         await asyncio.wait_for(task, RENDEZVOUS)
     assert ledger.run(run_id).driver == other.id
     ledger.store.leave(other.id)
+
+
+async def test_a_run_that_ends_while_another_process_waits_for_its_driver_stays_as_it_ended(
+    new, ledger, run_id, monkeypatch
+):
+    stage, other = Stage(), Executor("another", limit=3_600.0)
+    message = await flow(Do(stage, "a"), into=new()).aexecute(JOB, NOBODY, run_id=run_id)
+    ledger.store.beat(other)
+    ledger.store.update_run(run_id, "", state=RUNNING, driver=other.id)
+    is_waiting, driver_of = threading.Event(), Records._driver_of
+
+    def heard(records, kept):
+        try:
+            return driver_of(records, kept)
+        finally:
+            is_waiting.set()
+
+    monkeypatch.setattr(Records, "_driver_of", heard)
+    waiting = asyncio.ensure_future(flow(Do(stage, "a"), into=new()).aexecute(JOB, NOBODY, run_id=run_id))
+    await until(is_waiting.is_set)
+    ledger.store.update_run(run_id, other.id, state=FINISHED, driver="")
+    ledger.store.leave(other.id)
+    assert await asyncio.wait_for(waiting, RENDEZVOUS) == message
+    kept = ledger.run(run_id)
+    assert (kept.state, kept.driver, kept.drives, stage.begun) == (FINISHED, "", 1, ["a"])
 
 
 async def test_closing_a_ledger_ends_its_own_runs_and_not_those_of_another_ledger(db, run_id):
@@ -1005,6 +1029,12 @@ async def test_closing_a_ledger_ends_its_own_runs_and_not_those_of_another_ledge
     assert driven() == [False, False]
     assert reader.run(f"{run_id}-1").state == PAUSED
     reader.close()
+
+
+def give(ledger, run_id, executor):
+    """Another process becomes the driver of a run that has none."""
+    run = ledger.run(run_id)
+    assert ledger.store.changes.write(executor.id, [TakeOver(run_id, run.driver, run.state)]) == [True]
 
 
 async def gone(run_id, ledger):
@@ -1068,7 +1098,7 @@ async def test_a_run_that_another_process_drives_is_answered_and_not_resumed(new
         await asyncio.ensure_future(shape(Stage(), new).aexecute(JOB, NOBODY, run_id=run_id))
     await gone(run_id, ledger)
     ledger.store.beat(another)
-    assert ledger.store.take(run_id, "", another.id)
+    give(ledger, run_id, another)
     with pytest.raises(InputError, match=f"run '{run_id}' is in progress in another process: pass the answers on"):
         await shape(Stage(), new).aresume(run_id, {"ask": False})
     assert [each.answer for each in ledger.questions(run_id)] == [None]

@@ -15,8 +15,8 @@ from operad.runtime import InputError, Job
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import MOST, GroupCommit
-from operad.runtime.durable.rows import DONE, StepRow, StoredRun
-from operad.runtime.durable.run_changes import NewEvents, NewState
+from operad.runtime.durable.rows import DONE, RUNNING, StepRow, StoredRun
+from operad.runtime.durable.run_changes import NewEvents, NewState, TakeOver
 from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.store import Store
 
@@ -52,6 +52,29 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
     assert [*outcomes(store, "mine")] == ["b"]
     store.forget(["mine"])
     assert (outcomes(store, "mine"), [*outcomes(store, "mine-too")]) == ({}, ["a"])
+
+
+def test_runs_are_taken_over_together_as_they_were_read_and_without_unfinished_operators(store):
+    store.changes.write("me", [StepRow("mine", "a", "A"), StepRow("mine", "b"), StepRow("mine-too", "a")])
+    store.update_run("mine", "me", state="failed", error="late")
+    changes = [
+        TakeOver("other", "somebody", RUNNING),
+        TakeOver("mine", "me", RUNNING),  # its state is another
+        TakeOver("mine-too", "somebody", RUNNING),  # its driver is another
+        StepRow("other", "a", "A"),
+        TakeOver("other", "somebody", RUNNING),
+    ]
+    assert store.changes.write("new", changes) == [True, False, False, True, False]
+    kept = [store.run(run_id) for run_id in ("other", "mine", "mine-too")]
+    assert [(run.driver, run.drives, run.state) for run in kept if run] == [
+        ("new", 2, RUNNING),
+        ("me", 1, "failed"),
+        ("me", 1, RUNNING),
+    ]
+    assert outcomes(store, "mine") == {"a": ("A", DONE), "b": (None, "PENDING")}
+    assert store.changes.write("new", [TakeOver("mine", "me", "failed")]) == [True]
+    assert outcomes(store, "mine") == {"a": ("A", DONE)}
+    assert [*outcomes(store, "mine-too")] == ["a"]
 
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
@@ -159,9 +182,13 @@ def test_who_takes_a_run_over_waits_for_what_its_driver_is_writing(postgresql):
     store = Store(database_url(postgresql.new()))
     store.create(StoredRun("run", driver="old"))
     taken: list[float] = []
+
+    def takes():
+        return store.changes.write("new", [TakeOver("run", "old", RUNNING)]) == [True]
+
     with store.database.engine.begin() as connection:
         connection.execute(store.changes.held, {"driver": "old", "run_ids": ["run"]})
-        taking = threading.Thread(target=lambda: taken.append(store.take("run", "old", "new") and time.monotonic()))
+        taking = threading.Thread(target=lambda: taken.append(takes() and time.monotonic()))
         taking.start()
         taking.join(0.2)
         assert taking.is_alive()
