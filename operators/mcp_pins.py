@@ -16,7 +16,7 @@ from typing import Any, Protocol, cast
 from operad.runtime.tools.approval import approve
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.model_text import as_text
+from operad.runtime.values.model_text import with_note
 
 log = logging.getLogger("operad.operators.mcp")
 
@@ -93,7 +93,7 @@ def _guarded(tool: Tool, server: str, pins: ToolPins, known: Mapping[str, str]) 
         accepted = True
         pins.keep(server, {tool.name: tool.pin})
         result = await tool.function(**allowed)
-        return result if allowed == arguments else f"(a person changed the arguments)\n{as_text(result)}"
+        return result if allowed == arguments else with_note("(a person changed the arguments)", result)
 
     return tool.model_copy(
         update={

@@ -26,7 +26,7 @@ from operad.operators.web.search import as_outputs
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values import model_text
-from operad.runtime.values.blob import blob_parts
+from operad.runtime.values.blob import Blob, is_mixed
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.secret import SecretUse
@@ -130,7 +130,7 @@ class ToolNode(NodeOperator[ToolParams]):
             result = await tool.call(
                 {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
             )
-        value = result = model_text.as_text(result) if blob_parts(result) else result
+        value = result = model_text.as_text(result) if isinstance(result, Blob) or is_mixed(result) else result
         if isinstance(result, str):
             try:
                 value = whole(json.loads(result))

@@ -21,6 +21,7 @@ from operad.runtime.models.addresses import is_usable, one_line, page_title, spl
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
+from operad.runtime.models.refusals import FILTER_CODES, is_too_long
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
@@ -362,9 +363,9 @@ class Endpoint(Value):
             wait: Time before a retry that the endpoint asks for, in seconds; None if it asks for none.
         """
         model = self.describe()
-        if body.get("type") == "exceed_context_size_error" or body.get("code") == "context_length_exceeded":
+        if is_too_long(body, message, status):
             return self.too_long_error(message)
-        if body.get("code") in _FILTER_CODES:
+        if body.get("code") in FILTER_CODES:
             return RequestError(
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
@@ -391,10 +392,6 @@ class Endpoint(Value):
     def _advice(self, status: int, code: str, message: str) -> str:
         """Return advice on an error of the endpoint, by its status, code and message; empty if no setting avoids it."""
         return ""
-
-
-_FILTER_CODES = ("content_filter", "content_policy_violation")
-"""Error codes of endpoints for requests that a content filter refuses."""
 
 
 def _retry_delay(retry: int) -> float:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.runtime.models.addresses import one_line, page_title, without_key
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.http_hooks import beginning
+from operad.runtime.models.refusals import is_too_long
 from operad.runtime.values.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
@@ -75,7 +76,7 @@ def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelE
     """
     model, code = endpoint.describe(), str(error.get("code") or "")
     message = one_line(without_key(str(error.get("message") or code), key))
-    if code == "context_length_exceeded":
+    if is_too_long(error, message):
         return endpoint.too_long_error(message)
     if "policy" in code or "content_filter" in code:
         return RequestError(

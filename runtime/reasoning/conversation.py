@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -28,12 +29,15 @@ from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.tool_results import MAX_RESULT, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
-from operad.runtime.values.blob import blob_parts
+from operad.runtime.values.blob import Blobs
 from operad.runtime.values.errors import AnswerError, MaxTurnsError, PromptTooLongError, ToolError, did_you_mean
+from operad.runtime.values.image import MAX_IMAGE_BYTES, media_type_of
 from operad.runtime.values.message import new_id
-from operad.runtime.values.model_text import as_text
+from operad.runtime.values.model_text import told
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema
 from operad.runtime.values.text import fence, shortened
+
+_logger = logging.getLogger(__name__)
 
 FULL = 0.9
 """Share of the model's context above which older results are shortened before the next turn."""
@@ -244,6 +248,10 @@ class Conversation:
         """Return an answer without a form: the text of the draft, or of another turn."""
         turn = draft if draft and draft.text.strip() else await self._request_turn()
         if turn.text.strip():
+            if _was_cut(turn):
+                _logger.warning(
+                    "the answer of %s was cut off at the most tokens it may have%s", self.model.name, _RAISE_MAX_TOKENS
+                )
             return turn.text
         reason = ": ask it again, or use another model"
         if turn.tool_calls:
@@ -306,8 +314,10 @@ class Conversation:
                 emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
             with in_tool_call(tool_call_of(call.name, arguments), self.model):
                 value = await self._tool_result(call.name, arguments)
-            result, (files, note), failed = _told(value), self._attached(value), False
-            result += note
+            # without a result, a word, because ``null`` could be a result as well
+            text, blobs = told("(done)" if value is None else value)
+            files, note = self._attached(blobs)
+            result, failed = text + note, False
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
@@ -323,17 +333,15 @@ class Conversation:
         emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
         return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)
 
-    def _attached(self, value: Any) -> tuple[list[Blob], str]:
+    def _attached(self, blobs: Blobs) -> tuple[list[Blob], str]:
         """Return the images and documents of a tool's result that the model takes, and a note if it does not take all."""
-        blobs = [part for part in blob_parts(value) if not isinstance(part, str)]
-        takes = self.model.profile.takes
-        shown = [
-            Blob(data=blob.data, media_type=blob.media_type, name=blob.name)
-            for blob in blobs
-            if blob.media_type in takes
-        ][:MAX_ATTACHED]
-        hidden = [str(blob) for blob in blobs if blob.media_type not in takes]
-        hidden += [str(blob) for blob in blobs if blob.media_type in takes][MAX_ATTACHED:]
+        shown, hidden = list[Blob](), list[str]()
+        for blob in blobs:
+            kind = media_type_of(blob.data)
+            if kind in self.model.profile.takes and len(blob.data) <= MAX_IMAGE_BYTES and len(shown) < MAX_ATTACHED:
+                shown.append(Blob(data=blob.data, media_type=kind, name=blob.name))
+            else:
+                hidden.append(str(blob))
         return shown, f"\n(You are not shown the content of {', '.join(hidden)}.)" if hidden else ""
 
     async def _tool_result(self, name: str, arguments: Mapping[str, Any]) -> Any:
@@ -384,11 +392,6 @@ def _parse_arguments(call: ToolCall) -> dict[str, Any]:
     if not isinstance(arguments, dict):
         raise ToolError(f"the arguments of {call.name!r} are not a JSON object but {call.arguments[:MAX_EXCERPT]}")
     return cast("dict[str, Any]", arguments)
-
-
-def _told(value: Any) -> str:
-    """Return the result of a tool as text; without one, a word, because ``null`` could be a result as well."""
-    return "(done)" if value is None else as_text(value)
 
 
 def _refuse_constant(word: str) -> Any:

@@ -52,14 +52,13 @@ class ShownFiles:
             return self._attach(file, attached)
         is_known = file.mime_type != "application/octet-stream"
         if is_known and not (file.mime_type.startswith("text/") or file.mime_type in _TEXT_TYPES):
-            return "(not text, not shown)"
+            return self._hidden(file, "not text, not shown", "it is not text, nor a type that models take")
         if self._left <= 0:
-            _logger.warning("%s: the model is not shown this file: the files before it fill the prompt", file.name)
-            return "(not shown: the files before it fill the prompt)"
+            return self._hidden(file, "not shown: the files before it fill the prompt")
         try:
             text = file.read_text()
         except InputError as error:
-            return f"(not shown: {error})"
+            return self._hidden(file, f"not shown: {_without_folder(file, error)}")
         if len(text) > self._left:
             warning = "%s: the model is shown %s of %s characters, because files may take %s in a prompt"
             _logger.warning(warning, file.name, f"{self._left:,}", f"{len(text):,}", f"{self._budget:,}")
@@ -71,16 +70,25 @@ class ShownFiles:
         kind, what = ("image", "an image") if file.mime_type in IMAGE_TYPES else ("document", "a document")
         if file.mime_type not in self._takes:
             remedy = "set its vision to True" if kind == "image" else "read it with the node `document-extractor`"
-            _logger.warning(
-                "%s: the model is not shown this %s; use a model that takes it, or %s", file.name, kind, remedy
+            return self._hidden(
+                file, f"{what}; this model cannot be shown {kind}s", f"use a model that takes {kind}s, or {remedy}"
             )
-            return f"({what}; this model cannot be shown {kind}s)"
         if self._attached == MAX_ATTACHED:
-            return f"({what}, not shown: {MAX_ATTACHED} others are)"
+            return self._hidden(file, f"{what}, not shown: {MAX_ATTACHED} others are")
         try:
             data, media_type = read_for_model(file)
         except InputError as error:
-            return f"(not shown: {error})"
+            return self._hidden(file, f"not shown: {_without_folder(file, error)}")
         self._attached += 1
         attached.append(Blob(data=data, media_type=media_type, name=file.name))
         return f"(attached below, as number {len(attached)})"
+
+    def _hidden(self, file: FileDescriptor, told: str, reason: str = "") -> str:
+        """Return the note for the model in place of a file, after a warning for the user."""
+        _logger.warning("%s: the model is not shown this file: %s", file.name, reason or told)
+        return f"({told})"
+
+
+def _without_folder(file: FileDescriptor, error: InputError) -> str:
+    """Return the text of an error without the folder of the file, which is no concern of a model."""
+    return str(error).replace(str(file.path), file.name)

@@ -28,10 +28,11 @@ from operad.runtime.tools.signature import (
     named,
 )
 from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import ToolError, describe, did_you_mean
 from operad.runtime.values.function_threads import in_function_thread, until_given_up
 from operad.runtime.values.message import new_id
-from operad.runtime.values.model_text import as_text
+from operad.runtime.values.model_text import as_text, with_note
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.value import Value
 
@@ -205,7 +206,7 @@ class Tool(Value, Generic[P, R]):
             **{name: value for name, value in in_signature.items() if not isinstance(value, FieldInfo)},
         }
 
-    async def _call_instead(self, arguments: Mapping[str, Any]) -> str:
+    async def _call_instead(self, arguments: Mapping[str, Any]) -> str | list[str | Blob]:
         """Call the function with the arguments that a person gave; the result tells the model of them."""
         told = f"a person changed the arguments to {as_text(arguments)}"
         try:
@@ -213,7 +214,7 @@ class Tool(Value, Generic[P, R]):
         except ToolError as error:
             raise ToolError(f"{told}: {error}") from error
         result = await self._call_in_time(checked)
-        return f"({told})\n{as_text(result)}"
+        return with_note(f"({told})", result)
 
     def _checked(self, arguments: Mapping[str, Any]) -> dict[str, Any]:
         """Return the arguments of a call, converted to the annotated types; see `call` for the errors."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, cast
 
-from pydantic import Field
+from pydantic import Field, SerializationInfo, SerializerFunctionWrapHandler, model_serializer
 
 from operad.runtime.values.value import Value
 
@@ -18,7 +17,8 @@ class Blob(Value):
             "Draw a chart."
             return Blob(data=Path("chart.png").read_bytes(), media_type="image/png")
 
-    A tool may also return a list of texts and blobs. Models that cannot see it read its type and size.
+    A tool may also return a list of texts and blobs, or a value with blobs in it. Models that do not take a blob read its
+    type and size.
 
     Attributes:
         data: Its bytes.
@@ -34,13 +34,22 @@ class Blob(Value):
         name = f"{self.name}, " if self.name else ""
         return f"[{name}{self.media_type}, {len(self.data):,} bytes]"
 
+    @model_serializer(mode="wrap")
+    def _serialized(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> Any:
+        """Return the fields; for a model, which is shown the blob itself, its description."""
+        if isinstance(info.context, Blobs):
+            info.context.append(self)
+            return str(self)
+        return handler(self)
 
-def blob_parts(value: Any) -> Sequence[str | Blob]:
-    """Return the texts and blobs of a tool's result; none if it holds no blob."""
-    if isinstance(value, Blob):
-        return [value]
+
+class Blobs(list[Blob]):
+    """Blobs in a value that is told to a model, in their order; the context of its serialization."""
+
+
+def is_mixed(value: Any) -> bool:
+    """Return True for a list of texts and blobs, which are told one below the other."""
     if not isinstance(value, list | tuple):
-        return []
-    parts = cast("Sequence[Any]", value)
-    is_mixed = any(isinstance(part, Blob) for part in parts) and all(isinstance(part, str | Blob) for part in parts)
-    return list(parts) if is_mixed else []
+        return False
+    parts = cast("list[Any]", value)
+    return any(isinstance(part, Blob) for part in parts) and all(isinstance(part, str | Blob) for part in parts)

@@ -26,17 +26,21 @@ def image_type(data: bytes) -> str:
     return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
 
 
+def media_type_of(data: bytes) -> str:
+    """Return the MIME type of an image or a PDF document by its first bytes; empty for other data."""
+    return PDF if data.startswith(b"%PDF-") else image_type(data)
+
+
 def read_for_model(file: FileDescriptor) -> tuple[bytes, str]:
     """Return the image or the PDF document in a file, and its MIME type.
 
     Raises:
-        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of its type.
+        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
     """
     data = file.read_bytes(MAX_IMAGE_BYTES)
-    if file.mime_type == PDF:
-        if not data.startswith(b"%PDF-"):
-            raise InputError(f"{file.path}: is not a PDF document")
-        return data, PDF
-    if not (mime_type := image_type(data)):
-        raise InputError(f"{file.path}: is not an image of a supported type; convert it to PNG or JPEG")
+    if not (mime_type := media_type_of(data)):
+        wanted = (
+            "a PDF document" if file.mime_type == PDF else "an image of a supported type; convert it to PNG or JPEG"
+        )
+        raise InputError(f"{file.path}: is not {wanted}")
     return data, mime_type

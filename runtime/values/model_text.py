@@ -3,38 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Any, cast
 
 from pydantic import TypeAdapter
 from pydantic_core import to_jsonable_python
 
-from operad.runtime.values.blob import blob_parts
+from operad.runtime.values.blob import Blob, Blobs, is_mixed
 
 
 def as_text(value: Any) -> str:
-    """Return a value, such as the result of a tool, as text for a model: text as it is, other values as JSON.
+    """Return a value as text for a model: text as it is, other values as JSON; see `told`."""
+    return told(value)[0]
 
-    Blobs, alone or in a list with texts, are described by type and size.
+
+def told(value: Any) -> tuple[str, Blobs]:
+    """Return a value, such as the result of a tool, as text for a model, and the blobs in it.
+
+    Texts are as they are, other values JSON. Blobs are described by type and size; texts and blobs in a list are told one
+    below the other.
     """
+    blobs = Blobs()
     if isinstance(value, str):
-        return value
-    if parts := blob_parts(value):
-        return "\n".join(map(str, parts))
+        return value, blobs
+    if isinstance(value, Blob) or is_mixed(value):
+        parts: Sequence[str | Blob] = [value] if isinstance(value, Blob) else value
+        blobs += [part for part in parts if isinstance(part, Blob)]
+        return "\n".join(map(str, parts)), blobs
     try:
-        return json.dumps(value, ensure_ascii=False, default=plain)
+        return json.dumps(value, ensure_ascii=False, default=partial(plain, blobs=blobs)), blobs
     except TypeError:  # a key that is not text, such as a date
-        return json.dumps(plain(value), ensure_ascii=False, default=str)
+        blobs.clear()
+        return json.dumps(plain(value, blobs), ensure_ascii=False, default=str), blobs
 
 
-def plain(value: Any) -> Any:
-    """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`."""
+def with_note(note: str, result: Any) -> str | list[str | Blob]:
+    """Return the result of a tool with a note for the model above it, and the blobs in it below."""
+    text, blobs = told(result)
+    return [f"{note}\n{text}", *blobs] if blobs else f"{note}\n{text}"
+
+
+def plain(value: Any, blobs: Blobs | None = None) -> Any:
+    """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`.
+
+    Args:
+        value: The value.
+        blobs: List to which blobs in the value are added, which are described then; None for their bytes.
+    """
+    found = None if blobs is None else Blobs()
     with suppress(ValueError):  # a circle, or a faulty serializer
         try:
-            return to_jsonable_python(value, by_alias=True, fallback=str)
+            made = to_jsonable_python(value, by_alias=True, fallback=str, context=cast("Any", found))
         except UnicodeDecodeError:
-            return _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
+            made = _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
+        if blobs is not None:
+            blobs += found or ()
+        return made
     return str(value)
 
 

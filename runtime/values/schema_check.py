@@ -81,12 +81,21 @@ def _unchecked_issues(schema: Schema) -> Iterator[Issue]:
                 yield Issue("keyword", f"{keyword} is not checked; use additionalProperties or items", "output_schema")
 
 
+_STRICT_KEYWORDS = frozenset(
+    "$ref $defs type enum const anyOf title description properties required additionalProperties items minItems maxItems "
+    "pattern format minimum maximum exclusiveMinimum exclusiveMaximum multipleOf".split()
+)
+"""Keywords that vendors enforce: https://platform.openai.com/docs/guides/structured-outputs, on 26 November 2026."""
+
+_STRICT_FORMATS = frozenset("date-time time date duration email hostname ipv4 ipv6 uuid".split())
+
+
 def is_strict(schema: Any) -> bool:
     """Return True if an endpoint can enforce the schema strictly: all objects closed, all keys required."""
     if not isinstance(schema, dict):
         return False
     schema = cast("Schema", schema)
-    if schema.keys() & {"oneOf", "allOf", "not", "if", "patternProperties", "prefixItems", "default"}:
+    if not schema.keys() <= _STRICT_KEYWORDS or schema.get("format", "uuid") not in _STRICT_FORMATS:
         return False
     if not schema.keys() & {"type", "enum", "const", "anyOf", "$ref"}:
         return False

@@ -23,7 +23,7 @@ from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.api_key import key_text
-from operad.runtime.values.errors import InputError, ModelError, RequestError
+from operad.runtime.values.errors import InputError, ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
 
 KEY = "sk-test-0123456789abcdef"
@@ -177,6 +177,47 @@ async def test_a_key_of_six_characters_is_removed():
 
 
 TOO_LONG = {"type": "exceed_context_size_error"}
+
+SAID_TOO_LONG = [
+    "This model's maximum context length is 8192 tokens. However, your request has 9000 input tokens.",
+    "Invalid request: Your request exceeded model token limit: 8192",
+    "Input validation error: `inputs` tokens + `max_new_tokens` must be <= 8193. Given: 9000 `inputs` tokens",
+    "Prompt 超长",
+    "Range of input length should be [1, 30720]",
+    "The model is loaded with context length of only 4096 tokens, which is not enough.",
+    "Prompt contains 40000 tokens and 0 draft tokens, too large for model with 32768 maximum context length",
+    "This model's maximum prompt length is 131072 but the request contains 150000 tokens.",
+]
+"""Messages of vLLM, Moonshot, Together, Zhipu, Qwen, LM Studio, Mistral and xAI."""
+
+
+@pytest.mark.parametrize("message", SAID_TOO_LONG)
+async def test_a_prompt_that_is_too_long_is_known_by_the_message_where_there_is_no_code(message):
+    async with ScriptedModel([Fail(400, message)]) as scripted:
+        with pytest.raises(PromptTooLongError):
+            await scripted.model.complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("status", "message", "code"),
+    [
+        (400, "Unknown parameter: max_tokens", None),
+        (400, "Invalid schema for response_format", None),
+        (
+            429,
+            "Request too large for gpt-5.6 on tokens per min (TPM): Limit 30000, Requested 31000",
+            "rate_limit_exceeded",
+        ),
+        (500, "the context length could not be computed", None),
+    ],
+)
+async def test_other_refusals_are_not_taken_for_it(status, message, code):
+    async with ScriptedModel([Fail(status, message, error={"code": code})]) as scripted:
+        with pytest.raises(ModelError) as raised:
+            await scripted.model.complete(HELLO)
+    assert not isinstance(raised.value, PromptTooLongError)
+
+
 EVENTS = "text/event-stream"
 FAILURES = [
     (Fail(400, "bad temperature"), r"rejects the request \(400\): bad temperature$"),

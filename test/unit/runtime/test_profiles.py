@@ -144,4 +144,4 @@ async def test_images_are_shown_to_models_that_see_and_others_come_with_a_warnin
     assert ("image_url" in kinds) is shown
     warned = [record.getMessage() for record in caplog.records if "a.png" in record.getMessage()]
     assert warned == ([] if shown else [warned[0]])
-    assert shown or "a.png: the model is not shown this image, because it accepts none" in warned[0]
+    assert shown or "a.png: the model is not shown this file: use a model that takes images" in warned[0]

@@ -232,6 +232,14 @@ async def test_a_tool_that_exits_ends_nothing_but_itself():
     assert results == ["SystemExit: no more", "SystemExit: 3"]
 
 
+async def test_a_text_that_was_cut_off_is_a_warning(caplog):
+    async with ScriptedModel([Say("The answer is in", finish_reason="length")]) as scripted:
+        assert await MonoModelReasoner(scripted.model).infer(task()) == "The answer is in"
+    [warning] = [record for record in caplog.records if record.levelname == "WARNING"]
+    assert "cut off" in warning.getMessage()
+    assert "max_tokens" in warning.getMessage()
+
+
 async def test_arguments_that_are_not_json_are_quoted_to_the_model():
     async with ScriptedModel([CallTools([("add", '{"a": 1,')]), Say("I see.")]) as scripted:
         await MonoModelReasoner(scripted.model).infer(task(tools=(ADD,)))

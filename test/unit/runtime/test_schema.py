@@ -509,6 +509,12 @@ def test_scalars_are_values_too():
         (closed(a=array(closed(b={}))), False),
         (closed(a={"oneOf": [STRING]}), False),
         (array(STRING), False),
+        (closed(a={**STRING, "format": "date-time", "pattern": "^2"}), True),
+        (closed(a={**STRING, "format": "uri"}), False),
+        (closed(a={**STRING, "minLength": 1}), False),
+        (closed(a={**array(STRING), "minItems": 1}), True),
+        (closed(a={**array(STRING), "uniqueItems": True}), False),
+        (closed(a={**STRING, "examples": ["a"]}), False),
     ],
 )
 def test_a_response_format_is_strict_where_everything_is_closed_and_required(schema, strict):

@@ -1,8 +1,10 @@
 import copy
 import json
 from base64 import b64encode
+from typing import Any
 
 import pytest
+from pydantic import BaseModel
 
 from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
@@ -17,7 +19,7 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values import image
 from operad.runtime.values.blob import Blob as ResultBlob
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.image import IMAGE_TYPES, PDF
+from operad.runtime.values.image import IMAGE_TYPES, MAX_IMAGE_BYTES, PDF
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
 
@@ -122,8 +124,8 @@ def test_a_document_is_shown_to_a_model_that_takes_documents_alone(about):
 async def test_of_a_tools_result_a_model_is_shown_what_it_takes_and_told_what_it_is_not():
     def scan() -> list[str | ResultBlob]:
         """Scan."""
-        kinds = ("image/png", PDF, "audio/wav")
-        return ["Three files:", *(ResultBlob(data=b"-", media_type=kind) for kind in kinds)]
+        contents = {"image/png": b"\x89PNG\r\n\x1a\n", PDF: b"%PDF-1.7", "audio/wav": b"-"}
+        return ["Three files:", *(ResultBlob(data=data, media_type=kind) for kind, data in contents.items())]
 
     task = Task(job=Job(goal="Look."), instruction="Look.", tools=(Tool.of(scan),))
     told = {}
@@ -143,7 +145,59 @@ async def test_of_a_tools_result_a_model_is_shown_what_it_takes_and_told_what_it
         "gemma-3-27b": (True, False, False, True),
         "llama-3.3-70b": (False, False, False, False),
     }
-    assert "content of [image/png, 1 bytes], [application/pdf, 1 bytes], [audio/wav, 1 bytes].)" in said
+    assert "content of [image/png, 8 bytes], [application/pdf, 8 bytes], [audio/wav, 1 bytes].)" in said
+
+
+class Chart(BaseModel):
+    title: str
+    image: ResultBlob
+
+
+PNG = ResultBlob(data=IMAGES["a.png"][0], media_type="image/png", name="a.png")
+
+
+@pytest.mark.parametrize(
+    ("result", "text", "count"),
+    [
+        (Chart(title="x", image=PNG), '{"title": "x", "image": "[a.png, image/png, 9 bytes]"}', 1),
+        ({"chart": PNG, "n": 1}, '{"chart": "[a.png, image/png, 9 bytes]", "n": 1}', 1),
+        ([PNG, 5, [PNG]], '["[a.png, image/png, 9 bytes]", 5, ["[a.png, image/png, 9 bytes]"]]', 2),
+        ([PNG, "b"], "[a.png, image/png, 9 bytes]\nb", 1),
+        (ResultBlob(data=IMAGES["b.jpg"][0], media_type="image/png"), "[image/png, 4 bytes]", 1),
+        (ResultBlob(data=b"<svg>", media_type="image/png"), "content of [image/png, 5 bytes].)", 0),
+        (PNG.model_copy(update={"data": PNG.data + b"-" * MAX_IMAGE_BYTES}), "content of [a.png, image/png, 10,", 0),
+    ],
+)
+async def test_images_anywhere_in_a_tools_result_are_shown_if_they_are_images_and_not_too_large(result, text, count):
+    def draw() -> Any:
+        """Draw."""
+        return result
+
+    task = Task(job=Job(goal="Look."), instruction="Look.", tools=(Tool.of(draw),))
+    async with ScriptedModel([CallTools({"draw": {}}), Say("seen")]) as scripted:
+        await MonoModelReasoner(scripted.model.model_copy(update={"vision": True})).infer(task)
+    *_, told, shown = (
+        scripted.requests[1]["messages"] if count else [*scripted.requests[1]["messages"], {"content": []}]
+    )
+    assert text in told["content"]
+    assert "iVBOR" not in told["content"]
+    urls = [part["image_url"]["url"] for part in shown["content"] if part["type"] == "image_url"]
+    assert len(urls) == count
+    assert all(url.startswith("data:image/jpeg" if "b.jpg" in str(result) else "data:image/") for url in urls)
+
+
+def test_a_value_with_a_blob_is_stored_with_its_bytes():
+    chart = Chart(title="x", image=PNG)
+    assert Chart.model_validate_json(chart.model_dump_json()) == chart
+
+
+def test_each_file_that_a_model_is_not_shown_is_a_warning_without_its_folder_in_the_prompt(about, caplog, tmp_path):
+    many = {f"a{n}_png": IMAGES["a.png"][0] for n in range(MAX_ATTACHED)}
+    task = about(bad_png=b"<html>", sound_mp3=b"-", **many, z_png=IMAGES["a.png"][0])
+    [_, user] = render(task, takes=IMAGE_TYPES)
+    warned = sorted(record.getMessage().partition(":")[0] for record in caplog.records)
+    assert warned == ["bad.png", "sound.mp3", "z.png"]
+    assert str(tmp_path) not in user.text
 
 
 async def test_the_endpoint_is_sent_the_images_and_what_is_said_later(about):
