@@ -162,7 +162,7 @@ class ResponsesClient(ServedClient):
 class EmbeddedClient(ChatCompletionsClient):
     """The model inside this process, which follows no script; its requests are those to its library."""
 
-    def serve(self, script: Any = None) -> "EmbeddedRun":
+    def serve(self, script: Any = None) -> Any:
         assert not script
         return EmbeddedRun()
 

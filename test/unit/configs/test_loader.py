@@ -499,10 +499,13 @@ def test_the_embedded_model_has_no_protocol(write):
 
 def test_a_protocol_of_the_file_is_for_its_endpoint_alone(write):
     file = write(MINIMAL + "model: {name: ours, base_url: 'http://127.0.0.1:9/v1', api: responses}\n")
-    assert load(file).expert().reasoner.model.api == "responses"
-    assert load(file).expert(model_name="larger").reasoner.model.api == "responses"
-    assert load(file).expert(model_name="ollama:llama3").reasoner.model.api is None
-    assert load(file).expert(model_name="embedded").reasoner.model == EmbeddedModel()
+
+    def model(name=None) -> Any:
+        reasoner: Any = load(file).expert(model_name=name).reasoner
+        return reasoner.model
+
+    assert [model().api, model("larger").api, model("ollama:llama3").api] == ["responses", "responses", None]
+    assert model("embedded") == EmbeddedModel()
 
 
 @pytest.mark.usefixtures("nothing_configured")
