@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from typing import Any, cast
 
 from operad.operators.sandbox import monty
+from operad.operators.sandbox.modules import lines_of
 from operad.operators.sandbox.process import Send, run_in_process, task_of
 from operad.operators.sandbox.snippet import (
     MODULES,
@@ -148,7 +149,7 @@ def _prepare(code: str, arguments: Mapping[str, Any]) -> tuple[Snippet, str]:
 def failure(code: str, result: Mapping[str, Any]) -> CodeError:
     """Return the error for a snippet that failed in a limited process, from the result of the process."""
     line = result.get("line")
-    line = line if type(line) is int and 0 < line <= code.count("\n") + 1 else 0
+    line = line if type(line) is int and 0 < line <= len(lines_of(code)) else 0
     text = whole(short(str(result["error"]), 500))
     return failed(
         code, line, f"main returned a value that JSON cannot represent: {text}" if result.get("returned") else text

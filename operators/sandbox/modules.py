@@ -76,7 +76,7 @@ def with_given(code: str, tree: ast.Module) -> str:
     uses_streams = any(name in GIVEN and name in ("io", "contextlib") for node in nodes for name in _imported(node))
     replaced = ({*_FUNCTIONS, "exec", "print", "sys"} if uses_streams else _FUNCTIONS) - own_names
     checked = _CODE_RUNNERS - own_names
-    lines = [line.encode() for line in re.split(r"\r\n?|\n", code)]  # the lines that Python counts
+    lines = [line.encode() for line in lines_of(code)]
     edits = [edit for node in nodes for edit in _node_edits(node, lines, replaced, checked)]
     for _, edit in sorted(enumerate(edits), key=lambda each: (each[1].begin, each[0]), reverse=True):
         (first, begin), (last, end) = edit.begin, edit.end
@@ -99,6 +99,11 @@ def _imported(node: ast.AST) -> list[str]:
     if isinstance(node, ast.Import):
         return [alias.name for alias in node.names]
     return [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+
+
+def lines_of(code: str) -> list[str]:
+    """Return the lines of code as Python counts them: a carriage return ends a line, too."""
+    return re.split(r"\r\n?|\n", code)
 
 
 def _node_edits(node: ast.AST, lines: list[bytes], replaced: Set[str], checked: Set[str]) -> Iterator[_Edit]:

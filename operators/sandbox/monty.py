@@ -14,7 +14,7 @@ from functools import cache
 from html.entities import html5
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from operad.operators.sandbox.modules import GIVEN, NAMES, given_source
+from operad.operators.sandbox.modules import GIVEN, NAMES, given_source, lines_of
 from operad.operators.sandbox.snippet import (
     DEEPEST,
     MODULES,
@@ -141,7 +141,8 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
 
     frames = _frames(error)  # includes frames of code run by `exec`, and of the modules in `GIVEN`
     numbers = [frame.line for frame in frames if frame.filename == frames[0].filename]
-    lines_inside = [number for number in numbers if number <= code.count("\n") + 1]
+    most = len(lines_of(code))
+    lines_inside = [number for number in numbers if number <= most]
     line = lines_inside[-1] if lines_inside else 0
     text = _message(error)
     if isinstance(error, MontyCrashedError):

@@ -172,12 +172,12 @@ def _own_nodes(node: ast.AST) -> Iterator[ast.AST]:
 
 def _replace_at(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
     """Return code with texts replaced at positions: lines, counted from 1, and columns in bytes."""
-    lines = code.encode().split(b"\n")
+    lines = code.encode().splitlines(keepends=True)  # as Python counts them: a carriage return ends one, too
     for line, column, old, new in sorted(spots, reverse=True):
         text = lines[line - 1]
         if text[column:].startswith(old.encode()):
             lines[line - 1] = text[:column] + new.encode() + text[column + len(old.encode()) :]
-    return b"\n".join(lines).decode()
+    return b"".join(lines).decode()
 
 
 def _verified(candidates: Sequence[str], wanted_tree: ast.Module) -> str:

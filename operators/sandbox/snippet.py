@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from operad.operators.sandbox.modules import certain_imports, lacking, with_given
+from operad.operators.sandbox.modules import certain_imports, lacking, lines_of, with_given
 from operad.runtime.values.errors import OperadError, describe, did_you_mean, shorten
 
 MODULES = tuple(
@@ -163,7 +163,7 @@ def _parse(code: str) -> ast.Module:
             return ast.parse(code)
     except SyntaxError as error:
         line = error.lineno or 0
-        source = (code.split("\n")[line - 1 : line] or [""])[0]
+        source = (lines_of(code)[line - 1 : line] or [""])[0]
         raise CodeError(
             f"SyntaxError at line {line}, column {error.offset or 0}, `{short(source.strip(), LONGEST_LINE)}`: "
             f"{error.msg}{_hint(source)}",
@@ -224,7 +224,7 @@ def too_long(code: str) -> str:
 
 def failed(code: str, line: int, text: str) -> CodeError:
     """Return the error for a snippet that failed, with its line, which is 0 if it is unknown."""
-    lines = code.split("\n")
+    lines = lines_of(code)
     place = f" at line {line}, `{short(lines[line - 1].strip(), LONGEST_LINE)}`" if line else ""
     return CodeError(f"the snippet failed{place}: {text}", line=line)
 

@@ -30,11 +30,8 @@ Begin = Callable[..., "subprocess.Popen[str]"]
 LONGEST = 60.0
 """Seconds without progress after which a trial counts as hanging; see `Trial.until`."""
 
-STEP = 3.0
-"""Seconds of computing that count as progress: more than idle processes need in `LONGEST`, less than a busy one gets then."""
-
-MOST_STEPS = 40
-"""Number of such steps of a trial that count, so that a process which computes without end counts as hanging, too."""
+MOST_COMPUTED = 40
+"""Seconds of computing that count as progress: processes that compute more, or that wait and compute a little, hang."""
 
 
 class HungError(Exception):
@@ -259,8 +256,8 @@ class Trial:
     def _progress(self) -> object:
         """Return a value that changes as long as the run goes on, or its processes compute."""
         thrown = self._journal.stat().st_size if self._journal.exists() else 0
-        steps = [int(each.computed() / STEP) for each in self._processes]
-        return thrown, steps if sum(steps) < MOST_STEPS else None
+        computed = sum(each.computed() for each in self._processes)
+        return thrown, min(int(computed), MOST_COMPUTED)
 
     def stop(self, driving: Process) -> None:
         """Suspend a process, but not while it holds the write lock of a file."""

@@ -25,6 +25,7 @@ from operad.flows.generation.comfyui.rules import digits, near_names
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
 from operad.operators.comfyui.reading import mapping_of
+from operad.operators.sandbox.modules import lines_of
 from operad.runtime.values.errors import AnswerError, InvalidError
 
 MAX_CODE = 200_000
@@ -322,7 +323,7 @@ def _statements(text: str, *, all_lines: bool) -> Iterator[str]:
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         pass
     else:
-        lines = text.split("\n")
+        lines = lines_of(text)
         end = 0
         for node in tree.body:
             if node.lineno > end:  # of several statements in a line, the first yields the whole line

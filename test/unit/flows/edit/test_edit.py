@@ -466,6 +466,15 @@ def test_only_the_key_that_is_returned_is_renamed(code, made):
     assert edited.graph.by_id["2"].params["code"] == made
 
 
+@pytest.mark.parametrize("end", ["\n", "\r", "\r\n", "\n   \r\r"], ids=repr)
+def test_names_are_renamed_in_lines_that_any_line_break_ends(end):
+    code = f"def main(x):{end}    r = {{'a': x}}{end}    return r{end}"
+    params = {"variables": [["x", ["x", "1"]]], "outputs": [["a", "string"]], "code": code}
+    graph = edit(NodeGraph([NodeSpec("2", "code", params)]), "rename_variable 2 x y").graph
+    made = edit(graph, "rename_variable 2 a b").graph.by_id["2"].params["code"]
+    assert made == f"def main(y):{end}    r = {{'b': y}}{end}    return r{end}"
+
+
 def test_an_argument_is_renamed_in_texts_with_braces_too():
     code = "def main(x):\n    return {'a': f'{x} {len(x)}', 'x': 'x'}"
     params = {"variables": [["x", ["x", "1"]]], "outputs": [["a", "string"]], "code": code}

@@ -128,6 +128,13 @@ def test_an_error_is_told_with_its_kind_its_text_and_the_line():
     assert error.line == 2
 
 
+@pytest.mark.parametrize("end", ["\r", "\r\n"], ids=repr)
+def test_the_line_is_counted_as_python_counts_lines(end):
+    error = failure(f"def main():{end}    x = 1{end}{end}    return 1 / 0{end}")
+    assert str(error) == "the snippet failed at line 4, `return 1 / 0`: ZeroDivisionError: division by zero"
+    assert "SyntaxError at line 3, column 12, `return {`" in str(failure(f"def main():{end}{end}    return {{"))
+
+
 def test_the_line_is_that_of_the_snippet_where_exec_fails():
     assert failure(main('x = 1\nexec("\\n\\n1/0")')).line == 3
 
