@@ -90,5 +90,5 @@ class ShownFiles:
 
 
 def _without_folder(file: FileDescriptor, error: InputError) -> str:
-    """Return the text of an error without the folder of the file, which is no concern of a model."""
+    """Return the text of an error without the folder of the file, which a model need not know."""
     return str(error).replace(str(file.path), file.name)
