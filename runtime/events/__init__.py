@@ -11,6 +11,7 @@
 
 from operad.runtime.events.context import RunInProgress, Scope, StepJournal, current_scope, emit, enter, heard
 from operad.runtime.events.log import RunLog
+from operad.runtime.events.reading import read_event
 from operad.runtime.events.types import (
     CANCELLED,
     AnswerRejected,
@@ -51,7 +52,6 @@ from operad.runtime.events.types import (
     ToolCalled,
     ToolReturned,
     WorkflowEntered,
-    read_event,
 )
 
 __all__ = [
