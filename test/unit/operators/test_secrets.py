@@ -25,7 +25,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.secrets import secret_uses
 from operad.operators.mcp import McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.secrets import SecretsFile
+from operad.operators.secrets import MAX_BYTES, Keyring, SecretsFile
 from operad.operators.services import Services
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime import Job
@@ -420,6 +420,40 @@ def test_a_file_of_secrets_that_is_broken_or_that_others_can_read_is_refused_wit
     with pytest.raises(InputError, match="is not a file of secrets") as raised:
         file.get("A")
     assert KEY not in str(raised.value)
+
+
+def test_a_file_of_secrets_has_a_limit(tmp_path):
+    file = SecretsFile(tmp_path / "secrets.yaml")
+    file.set("A", KEY)
+    with file.path.open("a", encoding="utf-8") as large:
+        large.write("#" * MAX_BYTES)
+    with pytest.raises(InputError, match="is not a file of secrets"):
+        file.get("A")
+
+
+def test_an_error_of_a_keyring_does_not_show_the_secret():
+    keyring = pytest.importorskip("keyring")
+    from keyring.backend import KeyringBackend
+
+    class Locked(KeyringBackend):
+        priority: Any = 1
+
+        def get_password(self, service, username):
+            raise PermissionError("locked")
+
+        def set_password(self, service, username, password):
+            raise PermissionError(f"cannot store {password!r}")
+
+    before = keyring.get_keyring()
+    keyring.set_keyring(Locked())
+    try:
+        with pytest.raises(InputError, match="refuses \\(PermissionError\\); unlock it") as raised:
+            Keyring().set("SHOP_KEY", KEY)
+        assert KEY not in "".join(traceback.format_exception(raised.value))
+        with pytest.raises(InputError, match="refuses"):
+            Keyring().get("SHOP_KEY")
+    finally:
+        keyring.set_keyring(before)
 
 
 def test_secrets_are_kept_in_the_keyring_of_the_system(place, run, monkeypatch, capsys):
