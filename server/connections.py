@@ -48,6 +48,10 @@ BACKLOG = 64
 HEADER_SECONDS = 10.0
 """Maximum time for the head of a request to arrive, in seconds."""
 
+KEEP_ALIVE_SECONDS = 75
+"""Time for which a connection without a request is kept after an answer, in seconds, unless others need its place. Clients
+keep theirs for 5 to 60 s: a server that closes earlier may do so just as a client sends its next request, which fails."""
+
 BODY_SECONDS = 60.0
 """Maximum time for the body of a request to arrive after its head, in seconds."""
 
@@ -93,6 +97,7 @@ def http_config(app: Any, *, proxies: Sequence[str] = (), **options: Any) -> uvi
         log_config=None,
         access_log=False,
         server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
         proxy_headers=bool(proxies),
         forwarded_allow_ips=[*proxies, *mapped],
         **options,
@@ -113,7 +118,8 @@ class BoundedHttp(H11Protocol):
     spare: bool = False
     dropped: bool = False
     since: float = 0.0
-    _state: Any = None
+    _part: Any = None
+    _has_answered: bool = False
     _deadline: asyncio.TimerHandle | None = None
     _send_check: asyncio.TimerHandle | None = None
     _send_since: float = 0.0
@@ -142,6 +148,7 @@ class BoundedHttp(H11Protocol):
     def on_response_complete(self) -> None:
         """Go on with the next request, and start its time limit; its first part may have arrived already."""
         super().on_response_complete()
+        self._has_answered = True
         self._restart_deadline()
 
     def pause_writing(self) -> None:
@@ -237,11 +244,12 @@ class BoundedHttp(H11Protocol):
     def _restart_deadline(self) -> None:
         """Start the time limit of the part of the request that comes next, if that has changed."""
         state = self.conn.their_state
-        if state is self._state:
+        is_kept = self._has_answered and state is h11.IDLE and not self.conn.trailing_data[0]  # uvicorn closes it
+        if (state, is_kept) == self._part:
             return
         self._cancel_deadline()
-        self._state, self.since = state, self.loop.time()
-        if state in (h11.IDLE, h11.SEND_BODY):
+        self._part, self.since = (state, is_kept), self.loop.time()
+        if state in (h11.IDLE, h11.SEND_BODY) and not is_kept:
             seconds = BODY_SECONDS if state is h11.SEND_BODY else SPARE_SECONDS if self.spare else HEADER_SECONDS
             self._deadline = self.loop.call_later(seconds, self._close_late)
 

@@ -133,6 +133,20 @@ async def test_requests_that_arrive_in_time_are_answered_one_after_the_other_on_
         writer.close()
 
 
+async def test_a_connection_is_kept_longer_between_requests_than_a_head_may_take(monkeypatch):
+    monkeypatch.setattr(connections, "HEADER_SECONDS", 0.05)
+    async with serving() as port:
+        reader, writer = await connected(port)
+        for head in (ASKS, ASKS):
+            writer.write(head)
+            assert (await reader.readuntil(b"000")).startswith(b"HTTP/1.1 200 OK")
+            with pytest.raises(asyncio.TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.15)
+        writer.write(ASKS[:9])  # but the next head has no more time than the first
+        assert await reader.read() == LATE
+        writer.close()
+
+
 async def test_connections_past_the_bound_are_answered_503_and_those_within_go_on(monkeypatch):
     monkeypatch.setattr(connections, "MOST_CONNECTIONS", 2)
     async with serving() as port:
