@@ -8,19 +8,20 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue, SecretStr
+from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
 from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
-from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
+from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
@@ -91,6 +92,7 @@ class Endpoint(Value):
 
     _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
+    _settled_at: Located | None = PrivateAttr(default=None)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
@@ -102,7 +104,10 @@ class Endpoint(Value):
         Raises:
             InputError: The prefix of the name is unknown, or the environment lacks the address of its vendor.
         """
-        return locate(self.name, self.base_url, key_text(self.api_key), os.environ)
+        key, place = key_text(self.api_key), self._settled_at
+        if place and (place.name, place.base_url) == (self.name, self.base_url):  # settled: the name lost its prefix
+            return replace(place, key=key)
+        return locate(self.name, self.base_url, key, os.environ)
 
     @property
     def _protocol(self) -> str:
@@ -139,7 +144,9 @@ class Endpoint(Value):
                 "api_key"
             )
         key = SecretStr(located.key) if located.key else None
-        return self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+        settled = self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+        settled._settled_at = located
+        return settled
 
     @property
     def address(self) -> str:
@@ -299,19 +306,6 @@ class Endpoint(Value):
             f"{self.describe()}: the prompt has too many tokens: {message}; give it less, or use a larger model"
         )
 
-    def _key_fault(self) -> str:
-        """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
-        vendor = vendor_at(self.address) or OPENAI
-        if self.api_key or "@" in self.address:
-            return f"refuses the API key (401); set {' or '.join(vendor.keys)}, or the key of this endpoint"
-        own = OPENAI.address(os.environ)
-        is_kept = bool(OPENAI.key(os.environ)) and self.address != own
-        why = f"none was sent (401): {OPENAI.keys[0]} is for {without_login(own)}" if is_kept else "none is set (401)"
-        return (
-            f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set "
-            f"{OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
-        )
-
     def _error_for(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
@@ -369,7 +363,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            return ModelError(f"{model} {self._key_fault()}")
+            return ModelError(f"{model} {key_fault(self.located(), message, os.environ)}")
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",

@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import urlsplit
 
+from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError, did_you_mean
 
 Protocol = Literal["chat-completions", "responses", "native"]
@@ -244,6 +245,26 @@ def is_paired(vendor: Vendor, base_url: str, environ: Mapping[str, str]) -> bool
 def _paired_key(vendor: Vendor, base_url: str, environ: Mapping[str, str]) -> str:
     """Return the key of a vendor, if the environment pairs it with this address; empty otherwise."""
     return vendor.key(environ) if is_paired(vendor, base_url, environ) else ""
+
+
+def key_fault(located: Located, message: str, environ: Mapping[str, str]) -> str:
+    """Return the problem of a call that an endpoint refused for its key (401), with its message, and what to do."""
+    vendor = located.vendor or OPENAI
+    if located.key or "@" in located.base_url:
+        keys, of_endpoint = " or ".join(vendor.keys), "the key of this endpoint"
+        if vendor is OPENAI or is_paired(vendor, located.base_url, environ):
+            way = f"{keys}, or {of_endpoint}" if keys else of_endpoint
+        else:
+            way = f"{of_endpoint}; {keys} is for {without_login(vendor.address(environ))}" if keys else of_endpoint
+        return f"refuses the API key (401): {message}; set {way}"
+    vendor = vendor if vendor.keys and vendor.moved_by else OPENAI
+    address, key = vendor.address(environ), vendor.keys[0]
+    is_kept = bool(vendor.key(environ)) and located.base_url != address
+    why = f"none was sent (401): {key} is for {without_login(address)}" if is_kept else "none is set (401)"
+    return (
+        f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set {vendor.moved_by} "
+        f"to this address and {key} to its key; the endpoint says: {message}"
+    )
 
 
 def _unknown_prefix_error(name: str, prefix: str) -> InputError:

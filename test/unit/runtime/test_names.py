@@ -270,6 +270,48 @@ async def test_a_call_that_is_refused_for_want_of_a_key_says_where_the_key_of_th
     assert KEY not in text
 
 
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("deepseek:deepseek-chat", "set the key of this endpoint; DEEPSEEK_API_KEY is for https://api.deepseek.com"),
+        ("groq:x", "set the key of this endpoint; GROQ_API_KEY is for https://api.groq.com/openai/v1"),
+        ("lmstudio:x", "set the key of this endpoint"),
+        ("x", "set OPENAI_API_KEY, or the key of this endpoint"),
+    ],
+)
+async def test_a_refused_key_names_that_of_the_prefix_and_the_reason_of_the_endpoint(name, told):
+    async with ScriptedModel([Fail(401, f"Suspended: {KEY}.")]) as endpoint:
+        with pytest.raises(ModelError) as caught:
+            await Model(name, base_url=endpoint.model.base_url, api_key=KEY).complete(HELLO)
+    assert str(caught.value).endswith(f" refuses the API key (401): Suspended: [key].; {told}")
+
+
+async def test_a_refused_key_of_an_address_in_the_environment_names_its_variable(environment):
+    async with ScriptedModel([Fail(401, "Unpaid.")] * 2) as endpoint:
+        environment(DASHSCOPE_API_KEY=KEY, DASHSCOPE_BASE_URL=endpoint.model.base_url)
+        for model in (Model("alibaba:qwen-max"), resolve_model("alibaba:qwen-max")):
+            with pytest.raises(ModelError) as caught:
+                await model.complete(HELLO)
+            told = "Unpaid.; set DASHSCOPE_API_KEY or ALIBABA_API_KEY, or the key of this endpoint"
+            assert str(caught.value).endswith(f"refuses the API key (401): {told}")
+
+
+async def test_a_missing_key_of_a_vendor_with_an_address_of_its_own_names_the_variables_of_that_vendor():
+    async with ScriptedModel([Fail(401, "No key.")]) as endpoint:
+        with pytest.raises(
+            ModelError, match=r"set DASHSCOPE_BASE_URL to this address and DASHSCOPE_API_KEY .*: No key"
+        ):
+            await Model("alibaba:qwen-max", base_url=endpoint.model.base_url).complete(HELLO)
+
+
+async def test_a_settled_name_that_begins_like_a_prefix_stays_that_of_its_vendor(environment):
+    """The name is `deepseek:r1` at Ollama: it is not a model of DeepSeek's."""
+    settled = Model("ollama:deepseek:r1").settled()
+    assert settled.describe() == "deepseek:r1 at http://localhost:11434/v1"
+    assert settled.located().vendor is PREFIXES["ollama"]
+    assert settled.model_copy(update={"name": "groq:x"}).located().vendor is PREFIXES["groq"]
+
+
 # Choosing a model
 
 

@@ -1,5 +1,7 @@
 """What models can, by their names."""
 
+import re
+
 import pytest
 
 from operad import Operator, Workflow
@@ -7,6 +9,7 @@ from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.events import SettingsDropped
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import DEFAULT_MODEL, Model
 from operad.runtime.models.names import VENDORS
 from operad.runtime.models.profiles import _PROFILES, Profile, profile_of
@@ -54,8 +57,7 @@ def test_every_pattern_decides_for_some_name_and_every_vendor_is_known():
         for pattern in patterns.split():
             vendor, _, wanted = pattern.rpartition("/")
             assert vendor in ("", *(each.prefix for each in VENDORS))
-            name = wanted.replace("*", "").replace("[1-3]", "1").replace("[78]", "7").replace("[5-9]", "5")
-            name = name.replace("[12]", "1").replace("[23]", "2").replace("[56]", "5")
+            name = re.sub(r"\[(.)[^]]*\]", r"\1", wanted.replace("*", ""))
             assert profile_of(name, vendor) == profile, pattern
 
 
@@ -118,6 +120,52 @@ def test_settings_that_a_model_does_not_take_are_left_out_with_the_reason(name, 
     for field, value in given.items():
         sent = getattr(accepted, field)
         assert sent == (None if field in names or (name, value) == ("gpt-4o", "off") else value)
+
+
+DISABLED = {"thinking": {"type": "disabled"}}
+UNKNOWN = "thinking: no way to turn reasoning off is known for this model"
+ALWAYS = "thinking: the model always reasons"
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "dropped"),
+    [
+        ("zai:glm-4.6", DISABLED, []),
+        ("zhipu:glm-4.5v", DISABLED, []),
+        ("zai:glm-5.2", DISABLED, []),
+        ("zai:glm-5.3-flash", {}, [ALWAYS]),
+        ("zai:glm-4-32b", {}, [UNKNOWN]),
+        ("moonshot:kimi-k2.6", DISABLED, []),
+        ("kimi:kimi-k2.5", DISABLED, []),
+        ("moonshot:kimi-k3", {}, [ALWAYS]),
+        ("moonshot:kimi-k2-thinking", {}, [ALWAYS]),
+        ("moonshot:moonshot-v1-8k", {}, [UNKNOWN]),
+        ("deepseek:deepseek-reasoner", {}, [ALWAYS]),
+        ("deepseek:deepseek-v4-pro", DISABLED, []),
+        ("deepseek:deepseek-chat", {}, [UNKNOWN]),
+        ("alibaba:qwen3-max", {"enable_thinking": False}, []),
+        ("alibaba:qwen3-235b-a22b-thinking-2507", {}, [ALWAYS]),
+        ("alibaba:qwen-max", {}, [UNKNOWN]),
+        ("xai:grok-4.5", {}, [ALWAYS]),
+        ("ollama:qwen3", {"reasoning_effort": "none"}, []),
+        ("zai-glm-4.6", {"reasoning_effort": "none"}, []),
+    ],
+)
+async def test_reasoning_is_turned_off_in_the_form_of_the_vendor_or_the_setting_is_named(name, sent, dropped, in_a_run):
+    """The vendor is that of the prefix, also at another address."""
+    async with ScriptedModel([Say("Hi.")]) as endpoint:
+        model = Model(name, base_url=endpoint.model.base_url, api_key="k", thinking="off")
+        _, heard = await in_a_run(lambda: model.complete([Message.user("Greet.")]))
+    [request] = endpoint.requests
+    fields = ("thinking", "enable_thinking", "reasoning_effort")
+    assert {field: request[field] for field in fields if field in request} == sent
+    assert [told for event in heard if isinstance(event, SettingsDropped) for told in event.settings] == dropped
+
+
+def test_parameters_of_the_user_win_over_the_form_of_the_vendor():
+    settings = ModelSettings(thinking="off", parameters={"thinking": {"type": "enabled"}})
+    accepted, _ = profile_of("glm-4.6", "zai").accepted(settings)
+    assert (accepted.thinking, accepted.parameters) == (None, {"thinking": {"type": "enabled"}})
 
 
 def test_a_setting_that_is_left_out_is_an_event_and_not_sent():
