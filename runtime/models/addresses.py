@@ -68,6 +68,12 @@ def page_title(text: str) -> str | None:
     return one_line(unescape(title[1])) if title else ""
 
 
+def described_page(text: str) -> str:
+    """Return "a web page" with its title; empty if the text is not a web page."""
+    title = page_title(text)
+    return "" if title is None else f"a web page, {title!r}" if title else "a web page"
+
+
 def is_usable(url: str) -> bool:
     """Return True if requests can be sent to an address."""
     try:

@@ -18,7 +18,7 @@ from urllib.parse import urlsplit
 from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr
 
 from operad.runtime.events import ModelRetried, emit
-from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
+from operad.runtime.models.addresses import described_page, is_usable, one_line, split_login, without_key, without_login
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
@@ -178,10 +178,7 @@ class Endpoint(Value):
             http_client=http,
         )
         http.event_hooks = {
-            "request": [
-                partial(remove_headers, unsent),
-                partial(refuse_other_origin, client.base_url, self.describe()),
-            ],
+            "request": [partial(remove_headers, unsent), partial(refuse_other_origin, self.describe())],
             "response": [partial(limit_size, self.describe())],
         }
         return client
@@ -406,8 +403,7 @@ def message_of(error: APIError) -> str:
     """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:
-        title = page_title(body)
-        return one_line(body) if title is None else f"a web page, {title!r}" if title else "a web page"
+        return described_page(body) or one_line(body)
     if message := _error_body(error).get("message"):
         return one_line(str(message))
     return one_line(json.dumps(body, ensure_ascii=False)) if body else one_line(error.message)

@@ -69,9 +69,9 @@ def _vendor(prefix: str, base_url: str, keys: str, prices: str = "", **others: s
     return Vendor(prefix, base_url, tuple(keys.split()), prices=prices, aliases=aliases, **others)  # pyright: ignore[reportArgumentType]
 
 
-def _native(prefix: str, base_url: str, keys: str, prices: str) -> Vendor:
+def _native(prefix: str, base_url: str, keys: str, prices: str, moved_by: str = "") -> Vendor:
     """Return a vendor whose own protocol a package speaks, with the extra that is called like it."""
-    return Vendor(prefix, base_url, tuple(keys.split()), "native", prefix, prices=prices)
+    return Vendor(prefix, base_url, tuple(keys.split()), "native", prefix, moved_by=moved_by, prices=prices)
 
 
 def _server(prefix: str, port: int, keys: str, moved_by: str) -> Vendor:
@@ -95,9 +95,13 @@ VENDORS = (
         path="/openai/v1",
         prices="azure",
     ),
-    _native("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
+    _native("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic", "ANTHROPIC_BASE_URL"),
     _native(
-        "google", "https://generativelanguage.googleapis.com/v1beta/openai", "GOOGLE_API_KEY GEMINI_API_KEY", "google"
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GOOGLE_API_KEY GEMINI_API_KEY",
+        "google",
+        "GOOGLE_GEMINI_BASE_URL",
     ),
     Vendor("google-cloud", "gcp:vertex", (), "native", "google", needs_key=False, prices="google"),
     Vendor("bedrock", "aws:bedrock", ("AWS_BEARER_TOKEN_BEDROCK",), "native", "bedrock", needs_key=False, prices="aws"),

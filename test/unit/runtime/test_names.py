@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -302,6 +304,42 @@ async def test_a_missing_key_of_a_vendor_with_an_address_of_its_own_names_the_va
             ModelError, match=r"set DASHSCOPE_BASE_URL to this address and DASHSCOPE_API_KEY .*: No key"
         ):
             await Model("alibaba:qwen-max", base_url=endpoint.model.base_url).complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "key", "own"),
+    [
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1"),
+        (
+            "google:gemini-2.5-flash",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GEMINI_API_KEY",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+        ),
+    ],
+)
+def test_the_variable_of_a_vendors_package_moves_address_key_and_price(environment, name, variable, key, own):
+    environment(**{key: KEY})
+    assert (Model(name).located().base_url, Model(name).find_price() is None) == (own, False)
+    environment(**{variable: "https://gateway.example"})
+    moved = Model(name)
+    assert moved.describe() == f"{name.partition(':')[2]} at https://gateway.example"
+    assert (moved.located().key, moved.located().protocol, moved.find_price()) == (KEY, "native", None)
+    assert Model(name, base_url=own).located().key == ""
+    assert Model(name, base_url="https://other.example").located().key == ""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="pydantic-ai does not support Python 3.10")
+@pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5", "google:gemini-2.5-flash"])
+async def test_an_address_that_is_given_wins_over_the_variable_of_the_vendors_package(environment, name, web):
+    address = await web.serve(web.reply(b"no", 400))
+    environment(ANTHROPIC_BASE_URL=address, GOOGLE_GEMINI_BASE_URL=address)
+    own = PREFIXES[name.partition(":")[0]].base_url
+    client = Model(name, base_url=own, api_key=KEY)._open(Model(name, base_url=own, api_key=KEY).located())
+    assert urlsplit(str(client._model.base_url)).netloc == urlsplit(own).netloc
+    with pytest.raises(ModelError):
+        await Model(name, api_key=KEY, max_retries=0).complete(HELLO)
+    assert len(web.requests) == 1
 
 
 async def test_a_settled_name_that_begins_like_a_prefix_stays_that_of_its_vendor(environment):
