@@ -149,6 +149,7 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("*claude-opus-4-1* *claude-opus-4-5*", _sees("on request", 200_000, both=False)),
     ("*claude-sonnet-4-5* *claude-haiku-4-5*", _sees("on request", 200_000, both=False)),
     ("*claude-3-haiku* *claude-3-5* *claude-3-opus* *claude-3-sonnet*", _sees("never", 200_000)),
+    ("*claude-2* *claude-v2* *claude-instant*", _reads("never", 100_000, tools="constrained", structured=False)),
     ("*claude-*", _sees("on request", 200_000)),
     # Google
     ("gemini-embedding* gemini-*-tts*", Profile()),

@@ -61,6 +61,12 @@ def test_every_pattern_decides_for_some_name_and_every_vendor_is_known():
             assert profile_of(name, vendor) == profile, pattern
 
 
+@pytest.mark.parametrize("name", ["claude-2", "claude-2.1", "anthropic.claude-v2:1", "anthropic.claude-instant-v1"])
+def test_the_oldest_models_of_anthropic_take_text_alone(name):
+    profile = profile_of(name, "anthropic")
+    assert (profile.tools, profile.structured, profile.takes, profile.thinks) == ("constrained", False, (), "never")
+
+
 def test_the_default_model_takes_tools_schemas_and_images():
     profile = profile_of(DEFAULT_MODEL)
     assert (profile.tools, profile.structured, profile.vision) == ("native", True, True)
