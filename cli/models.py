@@ -18,14 +18,14 @@ from operad.configs.printable import printable
 from operad.operators import Operator
 from operad.runtime.events import Event, ModelAnswered
 from operad.runtime.models.model import Model
-from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor
+from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor, meant_prefix
 from operad.runtime.models.prices import ListPrice, context_window, list_price, listed_models
 from operad.runtime.models.profiles import Profile, profile_of
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.models.turn import Price
 from operad.runtime.policies.policy import Budget
 from operad.runtime.tools.tool import tool
-from operad.runtime.values.errors import InputError, OperadError, did_you_mean
+from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowStatus
 from operad.runtime.values.text import short_line
 from operad.runtime.workflow.workflow import Workflow
@@ -107,7 +107,7 @@ def list_models(
         return
     if vendor is not None and vendor not in PREFIXES:
         known = ", ".join(each.prefix for each in VENDORS)
-        raise InputError(f"--vendor {vendor}: no such vendor{did_you_mean(vendor, PREFIXES)}; known: {known}")
+        raise InputError(f"--vendor {vendor}: no such vendor{meant_prefix(vendor)}; known: {known}")
     chosen, problem = _selected() if vendor is None else (None, "")
     vendors = [PREFIXES[vendor]] if vendor else [each for each in VENDORS if is_configured(each, os.environ)]
     models = {each.prefix: list(models_of(each)) for each in vendors}

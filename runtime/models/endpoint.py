@@ -15,7 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
 from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr
+from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr, field_validator
 
 from operad.runtime.events import ModelRetried, emit
 from operad.runtime.models.addresses import described_page, is_usable, one_line, split_login, without_key, without_login
@@ -92,6 +92,14 @@ class Endpoint(Value):
 
     _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
+
+    @field_validator("name")
+    @classmethod
+    def _is_named(cls, name: str) -> str:
+        if not name.strip():
+            raise ValueError("is empty; write the name of a model, such as 'mistral:mistral-large-latest'")
+        return name
+
     _settled_at: Located | None = PrivateAttr(default=None)
 
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:

@@ -138,6 +138,28 @@ VENDORS = (
 PREFIXES: Mapping[str, Vendor] = {name: each for each in VENDORS for name in (each.prefix, *each.aliases)}
 """The vendors by their prefixes."""
 
+_OTHER_NAMES: Mapping[str, str] = {
+    "gemini": "google",
+    "google-gla": "google",
+    "google-vertex": "google-cloud",
+    "vertex": "google-cloud",
+    "vertexai": "google-cloud",
+    "vertex-ai": "google-cloud",
+    "claude": "anthropic",
+    "gpt": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "grok": "xai",
+    "aws": "bedrock",
+    "amazon": "bedrock",
+    "qwen": "alibaba",
+    "glm": "zai",
+    "bigmodel": "zhipu",
+    "hf": "huggingface",
+    "llama.cpp": "llamacpp",
+}
+"""Prefixes by other names of vendors, as people and other libraries write them, for suggestions."""
+
 _OWN_COLONS = ("ft",)
 """Beginnings of OpenAI's own names that hold colons: fine-tuned models."""
 
@@ -189,7 +211,9 @@ def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]
     prefix, _, rest = name.partition(":")
     endpoint = base_url or environ.get(OPENAI.moved_by)
     named = named_vendor(name, endpoint)
-    if rest and not named and not endpoint and prefix not in _OWN_COLONS:
+    if prefix in PREFIXES and name == f"{prefix}:":
+        raise InputError(f"model {name!r}: the name of the model is missing after the prefix; write {name}NAME")
+    if ":" in name and not named and not endpoint and prefix not in _OWN_COLONS:
         raise _unknown_prefix_error(name, prefix)
     address = base_url or (named or OPENAI).address(environ)
     if "*" in address:
@@ -271,9 +295,15 @@ def key_fault(located: Located, message: str, environ: Mapping[str, str]) -> str
     )
 
 
+def meant_prefix(prefix: str) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the prefix that another name of a vendor means, or an empty string."""
+    name = prefix.lower().replace("_", "-")
+    return did_you_mean(_OTHER_NAMES.get(name, name), PREFIXES)
+
+
 def _unknown_prefix_error(name: str, prefix: str) -> InputError:
     return InputError(
-        f"model {name!r}: no vendor has the prefix {prefix!r}{did_you_mean(prefix, PREFIXES)}; known: "
+        f"model {name!r}: no vendor has the prefix {prefix!r}{meant_prefix(prefix)}; known: "
         f"{', '.join(each.prefix for each in VENDORS)}; if the colon belongs to the name of a model at your own server, "
         f"name the server ('ollama:{name}'), or set base_url or OPENAI_BASE_URL"
     )

@@ -95,6 +95,18 @@ def test_the_models_of_a_vendor_without_a_key_can_be_listed(operad):
     assert err.startswith("operad: --vendor antropic: no such vendor (did you mean 'anthropic'?)")
 
 
+@pytest.mark.parametrize(
+    ("written", "meant"), [("OpenAI", "openai"), ("gemini", "google"), ("google-vertex", "google-cloud")]
+)
+def test_another_name_of_a_vendor_suggests_its_prefix(operad, written, meant):
+    status, _, err = operad("models", "--vendor", written)
+    assert status == 2
+    assert err.startswith(f"operad: --vendor {written}: no such vendor (did you mean {meant!r}?)")
+    status, _, err = operad("models", "test", f"{written}:x")
+    assert status == 2
+    assert f"no vendor has the prefix {written!r} (did you mean {meant!r}?)" in err
+
+
 @pytest.mark.parametrize("vendor", ["google", "google-cloud"])
 def test_models_of_other_makers_at_google_are_not_listed_under_its_prefix(operad, vendor):
     status, out, _ = operad("models", "--vendor", vendor)

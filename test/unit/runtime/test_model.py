@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from operad.configs.models import make_model
+from operad.configs.schema import ModelSpec
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, TokenStreamed, current_scope
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_stream import ChatStream
@@ -141,6 +143,14 @@ async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():
         await warm.complete(HELLO, settings=ModelSettings(temperature=0.0, max_tokens=7))
     sent = [(request.get("temperature"), request.get("max_tokens")) for request in scripted.requests]
     assert sent == [(None, None), (0.5, 10), (0.0, 7)]
+
+
+async def test_a_single_stop_text_is_one_of_them():
+    async with ScriptedModel([Say("k")] * 3) as scripted:
+        await Model("m", base_url=scripted.base_url, stop="END").complete(HELLO)
+        await scripted.model.complete(HELLO, settings=ModelSettings(stop="END"))
+        await make_model(ModelSpec.model_validate({"base_url": scripted.base_url, "stop": "END"})).complete(HELLO)
+    assert [request["stop"] for request in scripted.requests] == [["END"]] * 3
 
 
 async def test_a_refused_connection_names_the_address():

@@ -350,6 +350,21 @@ async def test_a_settled_name_that_begins_like_a_prefix_stays_that_of_its_vendor
     assert settled.model_copy(update={"name": "groq:x"}).located().vendor is PREFIXES["groq"]
 
 
+@pytest.mark.parametrize("name", ["", "  "])
+@pytest.mark.parametrize("kind", [Model, EmbeddingModel])
+def test_a_model_without_a_name_is_an_error(kind, name):
+    with pytest.raises(InputError, match="name: is empty; write the name of a model, such as 'mistral:"):
+        kind(name, base_url="http://gpu-1:8000/v1")
+
+
+def test_a_prefix_without_a_name_is_an_error():
+    for base_url in (None, "http://gpu-1:8000/v1"):
+        with pytest.raises(InputError, match=r"'openai:': the name of the model is missing .*; write openai:NAME"):
+            Model("openai:", base_url=base_url).check()
+    with pytest.raises(InputError, match=r"no vendor has the prefix 'gemini' \(did you mean 'google'\?\)"):
+        Model("gemini:").check()
+
+
 # Choosing a model
 
 
