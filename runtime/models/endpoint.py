@@ -13,12 +13,19 @@ from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-from urllib.parse import urlsplit
 
 from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr, field_validator
 
 from operad.runtime.events import ModelRetried, emit
-from operad.runtime.models.addresses import described_page, is_usable, one_line, split_login, without_key, without_login
+from operad.runtime.models.addresses import (
+    described_page,
+    is_loopback,
+    is_usable,
+    one_line,
+    split_login,
+    without_key,
+    without_login,
+)
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
@@ -48,8 +55,6 @@ _FIRST_RETRY_DELAY = 0.5
 _MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
 
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-
 
 @cache
 def _certificates(trust_env: bool) -> ssl.SSLContext:
@@ -63,7 +68,7 @@ def _certificates(trust_env: bool) -> ssl.SSLContext:
 
 def http_options(address: str) -> dict[str, Any]:
     """Return the options of an HTTP client for an address. Proxies are not used for this machine's own ports."""
-    trust_env = urlsplit(address).hostname not in _LOOPBACK
+    trust_env = not is_loopback(address)
     return {"verify": _certificates(trust_env), "trust_env": trust_env}
 
 

@@ -25,7 +25,7 @@ from operad.runtime.events import (
     emit,
     heard,
 )
-from operad.runtime.models.addresses import one_line
+from operad.runtime.models.addresses import is_loopback, one_line
 from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel
@@ -366,7 +366,7 @@ class Model(Endpoint):
             listed = None
             if price is None and located.vendor:  # searched while the model works on its first answer
                 listed = loop.create_task(asyncio.to_thread(_listed_price, located, self.describe()))
-            elif price is None and located.key:  # a gateway; a server of the user takes no key
+            elif price is None and located.key and not is_loopback(located.base_url):  # a gateway, which takes a key
                 _say_unpriced(self.describe())
             connection = self._connections[loop] = Connection(model, located, chat, limiter, guard, price, listed)
             await anext(connection.guard)

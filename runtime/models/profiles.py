@@ -25,6 +25,12 @@ _OFF: Mapping[OffField, dict[str, JsonValue]] = {
 }
 """Fields of vendors of the chat-completions protocol that turn reasoning off in a way of their own."""
 
+_ON: Mapping[OffField, dict[str, JsonValue]] = {
+    "thinking": {"thinking": {"type": "enabled"}},
+    "enable_thinking": {"enable_thinking": True},
+}
+"""The same fields for models that can only be asked to reason, without an effort."""
+
 
 @dataclass(frozen=True, slots=True)
 class Profile:
@@ -37,6 +43,7 @@ class Profile:
         documents: True if it takes PDF documents.
         thinks: Its reasoning; None if that is unknown, so that all settings are sent.
         off: Field of a request that turns reasoning off.
+        efforts: True if it takes efforts of reasoning; False if it can only be asked to reason, or not to.
         sampling: Calls in which it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
         both: True if it takes `temperature` and `top_p` in one call.
         context: Maximum number of tokens of prompt and answer; None if it is unknown.
@@ -48,6 +55,7 @@ class Profile:
     documents: bool = False
     thinks: Thinks | None = None
     off: OffField = "reasoning_effort"
+    efforts: bool = True
     sampling: Literal["always", "without thinking", "never"] = "always"
     both: bool = True
     context: int | None = None
@@ -72,6 +80,10 @@ class Profile:
         elif asked == "off" and self.off in _OFF:
             parameters = {**_OFF[self.off], **settings.parameters}
             settings = settings.model_copy(update={"thinking": None, "parameters": parameters})
+        elif asked and not self.efforts:
+            parameters = {**_ON[self.off], **settings.parameters}
+            settings = settings.model_copy(update={"parameters": parameters})
+            reasons["thinking"] = "the model takes no effort; it is asked to reason"
         may_choose = self.thinks in ("on request", "by default", None)
         thinks = asked != "off" if asked and may_choose else self.thinks in ("by default", "always")
         if self.sampling == "never" or (self.sampling == "without thinking" and thinks):
@@ -189,8 +201,11 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("kimi-k2*", Profile(context=262_144)),
     ("zai/glm-5.3* zhipu/glm-5.3*", _reads("always", 1_000_000)),
     ("zai/glm-5.2* zhipu/glm-5.2*", _reads("by default", 1_000_000, off="thinking")),
-    ("zai/glm-4.[56]v* zhipu/glm-4.[56]v*", Profile(vision=True, thinks="by default", off="thinking")),
-    ("zai/glm-5* zai/glm-4.[5-7]* zhipu/glm-5* zhipu/glm-4.[5-7]*", _reads("by default", None, off="thinking")),
+    ("zai/glm-4.[56]v* zhipu/glm-4.[56]v*", Profile(vision=True, thinks="by default", off="thinking", efforts=False)),
+    (
+        "zai/glm-5* zai/glm-4.[5-7]* zhipu/glm-5* zhipu/glm-4.[5-7]*",
+        _reads("by default", None, off="thinking", efforts=False),
+    ),
     ("zai/glm-4v* zai/glm-4.1v* zhipu/glm-4v* zhipu/glm-4.1v*", Profile(vision=True, off="unknown")),
     ("zai/* zhipu/*", Profile(off="unknown")),
     ("glm-5.[23]*", Profile(context=1_000_000)),
@@ -198,10 +213,13 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("alibaba/qwen3-vl-*-thinking*", Profile(vision=True, thinks="always")),
     ("alibaba/qwen*-thinking* alibaba/qwq*", _reads("always", None)),
     ("alibaba/qwen3-vl-*-instruct*", Profile(vision=True, off="unknown")),
-    ("alibaba/qwen3-vl*", Profile(vision=True, off="enable_thinking")),
+    ("alibaba/qwen3-vl*", Profile(vision=True, off="enable_thinking", efforts=False)),
     ("alibaba/qwen*-vl* alibaba/qwen*vl* alibaba/qwen-omni* alibaba/qwen3-omni*", Profile(vision=True, off="unknown")),
     ("alibaba/qwen*-instruct* alibaba/qwen*-coder*", Profile(off="unknown")),
-    ("alibaba/qwen3* alibaba/qwen-plus* alibaba/qwen-flash* alibaba/qwen-turbo*", Profile(off="enable_thinking")),
+    (
+        "alibaba/qwen3* alibaba/qwen-plus* alibaba/qwen-flash* alibaba/qwen-turbo*",
+        Profile(off="enable_thinking", efforts=False),
+    ),
     ("alibaba/* perplexity/*", Profile(off="unknown")),
     ("qwen*-vl* qwen*vl* qwen-omni* qwen3-omni*", _SEES),
     ("llama-4* llama4* llama3.2-vision* llama-3.2-*-vision*", _SEES),

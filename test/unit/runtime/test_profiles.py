@@ -131,6 +131,18 @@ def test_settings_that_a_model_does_not_take_are_left_out_with_the_reason(name, 
 DISABLED = {"thinking": {"type": "disabled"}}
 UNKNOWN = "thinking: no way to turn reasoning off is known for this model"
 ALWAYS = "thinking: the model always reasons"
+NO_EFFORT = "thinking: the model takes no effort; it is asked to reason"
+
+
+async def thinking_sent(name, thinking, in_a_run):
+    """The fields of a request that concern reasoning, and the settings that were dropped."""
+    async with ScriptedModel([Say("Hi.")]) as endpoint:
+        model = Model(name, base_url=endpoint.model.base_url, api_key="k", thinking=thinking)
+        _, heard = await in_a_run(lambda: model.complete([Message.user("Greet.")]))
+    [request] = endpoint.requests
+    fields = ("thinking", "enable_thinking", "reasoning_effort")
+    dropped = [told for event in heard if isinstance(event, SettingsDropped) for told in event.settings]
+    return {field: request[field] for field in fields if field in request}, dropped
 
 
 @pytest.mark.parametrize(
@@ -159,13 +171,21 @@ ALWAYS = "thinking: the model always reasons"
 )
 async def test_reasoning_is_turned_off_in_the_form_of_the_vendor_or_the_setting_is_named(name, sent, dropped, in_a_run):
     """The vendor is that of the prefix, also at another address."""
-    async with ScriptedModel([Say("Hi.")]) as endpoint:
-        model = Model(name, base_url=endpoint.model.base_url, api_key="k", thinking="off")
-        _, heard = await in_a_run(lambda: model.complete([Message.user("Greet.")]))
-    [request] = endpoint.requests
-    fields = ("thinking", "enable_thinking", "reasoning_effort")
-    assert {field: request[field] for field in fields if field in request} == sent
-    assert [told for event in heard if isinstance(event, SettingsDropped) for told in event.settings] == dropped
+    assert await thinking_sent(name, "off", in_a_run) == (sent, dropped)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "dropped"),
+    [
+        ("zai:glm-4.6", {"thinking": {"type": "enabled"}}, [NO_EFFORT]),
+        ("zai:glm-5.2", {"reasoning_effort": "high"}, []),
+        ("moonshot:kimi-k2.6", {"reasoning_effort": "high"}, []),
+        ("deepseek:deepseek-v4-pro", {"reasoning_effort": "high"}, []),
+        ("alibaba:qwen3-max", {"enable_thinking": True}, [NO_EFFORT]),
+    ],
+)
+async def test_a_model_without_efforts_is_asked_to_reason_and_the_effort_is_named(name, sent, dropped, in_a_run):
+    assert await thinking_sent(name, "high", in_a_run) == (sent, dropped)
 
 
 def test_parameters_of_the_user_win_over_the_form_of_the_vendor():
