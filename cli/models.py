@@ -131,7 +131,8 @@ def models_of(vendor: Vendor) -> Iterator[Listed]:
             continue
         profile = profile_of(name, vendor.prefix)
         located = Located(name, vendor.base_url, vendor=vendor)
-        if profile != Profile() and (price := list_price(located)):
+        is_known = profile != Profile(off=profile.off)  # a row for all models of a vendor says no more than that
+        if is_known and (price := list_price(located)):
             yield Listed(f"{vendor.prefix}:{name}", profile, profile.context or context_window(located), price.today())
 
 

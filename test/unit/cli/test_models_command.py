@@ -114,6 +114,11 @@ def test_models_of_other_makers_at_google_are_not_listed_under_its_prefix(operad
     assert f"{vendor}:gemini-2.5-flash " in out
 
 
+def test_models_of_which_only_the_vendor_is_known_are_not_listed(operad):
+    status, out, _ = operad("models", "--vendor", "perplexity")
+    assert (status, out.splitlines()[0].partition(";")[0]) == (0, "perplexity: no models are known here")
+
+
 def test_calls_of_a_trial_that_fails_are_counted(operad):
     with ScriptedModel(
         [*WORKS[:3], *[Say("Oslo", usage=Usage(prompt_tokens=100, completion_tokens=1))] * 3]
