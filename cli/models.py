@@ -16,15 +16,16 @@ from pydantic import BaseModel
 from operad.cli.columns import print_table
 from operad.configs.printable import printable
 from operad.operators import Operator
+from operad.runtime.events import Event, ModelAnswered
 from operad.runtime.models.model import Model
-from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor
+from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor, meant_prefix
 from operad.runtime.models.prices import ListPrice, context_window, list_price, listed_models
 from operad.runtime.models.profiles import Profile, profile_of
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.models.turn import Price
 from operad.runtime.policies.policy import Budget
 from operad.runtime.tools.tool import tool
-from operad.runtime.values.errors import InputError, OperadError, did_you_mean
+from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowStatus
 from operad.runtime.values.text import short_line
 from operad.runtime.workflow.workflow import Workflow
@@ -41,8 +42,11 @@ MOST_LISTED = 100
 MOST_CALLS = 6
 """Maximum number of calls of the model for each of the three trials."""
 
-_NO_CHAT = ("transcribe", "realtime", "-tts", "-image", "-live", "embedding", "audio", "robotics")
+_NO_CHAT = ("transcribe", "realtime", "-tts", "-image", "nano-banana", "-live", "embedding", "audio", "robotics")
 """Parts of names of models that do not chat in text."""
+
+_ELSEWHERE = {"google": ("claude-", "-maas"), "google-cloud": ("claude-",)}
+"""Parts of names, by vendor, of models that its list prices name but that are not asked under its prefix."""
 
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 COLUMNS = ("model", "tools", "schema", "images", "documents", "reasons", "context", "USD/M in", "cached", "out")
@@ -103,7 +107,7 @@ def list_models(
         return
     if vendor is not None and vendor not in PREFIXES:
         known = ", ".join(each.prefix for each in VENDORS)
-        raise InputError(f"--vendor {vendor}: no such vendor{did_you_mean(vendor, PREFIXES)}; known: {known}")
+        raise InputError(f"--vendor {vendor}: no such vendor{meant_prefix(vendor)}; known: {known}")
     chosen, problem = _selected() if vendor is None else (None, "")
     vendors = [PREFIXES[vendor]] if vendor else [each for each in VENDORS if is_configured(each, os.environ)]
     models = {each.prefix: list(models_of(each)) for each in vendors}
@@ -123,11 +127,12 @@ def is_configured(vendor: Vendor, environ: Mapping[str, str]) -> bool:
 def models_of(vendor: Vendor) -> Iterator[Listed]:
     """Yield the models of a vendor whose prices and abilities are known."""
     for name in listed_models(vendor) if vendor.prices else ():
-        if any(part in name for part in _NO_CHAT):
+        if any(part in name for part in (*_NO_CHAT, *_ELSEWHERE.get(vendor.prefix, ()))):
             continue
         profile = profile_of(name, vendor.prefix)
         located = Located(name, vendor.base_url, vendor=vendor)
-        if profile != Profile() and (price := list_price(located)):
+        is_known = profile != Profile(off=profile.off)  # a row for all models of a vendor says no more than that
+        if is_known and (price := list_price(located)):
             yield Listed(f"{vendor.prefix}:{name}", profile, profile.context or context_window(located), price.today())
 
 
@@ -273,15 +278,21 @@ async def try_model(model: Model) -> tuple[list[Check], Usage]:
         "typed": (Operator("Answer the question.", output=Capital), "Which city is the capital of Norway?"),
     }
     checks: list[Check] = []
-    usage = NO_USAGE
+    answered: list[Usage] = []
+
+    def count(event: Event) -> None:  # also calls of a trial that fails: they are paid, too
+        if isinstance(event, ModelAnswered):
+            answered.append(event.usage)
+
     for name, (operator, question) in trials.items():
         start = time.monotonic()
         try:
-            result = await Workflow(operator, budget=Budget(calls=MOST_CALLS)).arun(question, model=model)
+            result = await Workflow(operator, budget=Budget(calls=MOST_CALLS), listeners=[count]).arun(
+                question, model=model
+            )
         except OperadError as error:
             works, detail = False, str(error.__cause__ or error)
         else:
-            usage += result.usage
             works, detail = result.status is WorkflowStatus.SUCCESS and bool(result.text.strip()), result.text
             if name == "tool" and not (asked and "7381" in result.text):
                 works, detail = (
@@ -291,4 +302,4 @@ async def try_model(model: Model) -> tuple[list[Check], Usage]:
                     else (f"the model did not call the tool: {result.text}"),
                 )
         checks.append(Check(name, works, round(time.monotonic() - start, 3), short_line(detail, 300)))
-    return checks, usage
+    return checks, sum(answered, NO_USAGE)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 from pydantic import BeforeValidator, Field, JsonValue
 
 from operad.configs.schema.base import Count, Seconds, Spec, named
-from operad.runtime.models.settings import ThinkingLevel
+from operad.runtime.models.settings import StopTexts, ThinkingLevel
 from operad.runtime.models.turn import Price
 from operad.runtime.reasoning.reasoner import MAX_TURNS
 
@@ -39,6 +39,7 @@ class ModelSpec(Spec):
 
     name: str | None = Field(
         default=None,
+        min_length=1,
         description="The model's name at its endpoint, or with its vendor: `mistral:…`; `embedded` for the model inside this process.",
     )
     base_url: str | None = Field(default=None, description="An OpenAI-compatible endpoint, with /v1.")
@@ -53,7 +54,7 @@ class ModelSpec(Spec):
         default=None, gt=0, le=1, description="Share of the probability from which tokens are sampled."
     )
     seed: int | None = Field(default=None, description="Seed of sampling.")
-    stop: tuple[str, ...] | None = Field(default=None, description="Texts that end an answer.")
+    stop: StopTexts | None = Field(default=None, description="Texts that end an answer, or one text.")
     max_tokens: int | None = Field(default=None, ge=1, description="Maximum number of tokens of an answer.")
     parameters: dict[str, JsonValue] | None = Field(
         default=None, description="Further fields of each request, sent unchanged."

@@ -68,6 +68,17 @@ def page_title(text: str) -> str | None:
     return one_line(unescape(title[1])) if title else ""
 
 
+def described_page(text: str) -> str:
+    """Return "a web page" with its title; empty if the text is not a web page."""
+    title = page_title(text)
+    return "" if title is None else f"a web page, {title!r}" if title else "a web page"
+
+
+def is_loopback(url: str) -> bool:
+    """Return True if an address is one of this machine's own."""
+    return urlsplit(url).hostname in {"127.0.0.1", "localhost", "::1"}
+
+
 def is_usable(url: str) -> bool:
     """Return True if requests can be sent to an address."""
     try:

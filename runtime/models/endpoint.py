@@ -8,19 +8,27 @@ import os
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, cast
-from urllib.parse import urlsplit
 
-from pydantic import ConfigDict, Field, JsonValue, SecretStr
+from pydantic import ConfigDict, Field, JsonValue, PrivateAttr, SecretStr, field_validator
 
 from operad.runtime.events import ModelRetried, emit
-from operad.runtime.models.addresses import is_usable, one_line, page_title, split_login, without_key, without_login
+from operad.runtime.models.addresses import (
+    described_page,
+    is_loopback,
+    is_usable,
+    one_line,
+    split_login,
+    without_key,
+    without_login,
+)
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
-from operad.runtime.models.names import OPENAI, Located, locate, vendor_at
+from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
 from operad.runtime.models.refusals import FILTER_CODES, is_too_long
 from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
@@ -48,8 +56,6 @@ _FIRST_RETRY_DELAY = 0.5
 _MAX_RETRY_DELAY = 8.0
 """Maximum wait before any retry, in seconds, if the endpoint asks for none."""
 
-_LOOPBACK = {"127.0.0.1", "localhost", "::1"}
-
 
 @cache
 def _certificates(trust_env: bool) -> ssl.SSLContext:
@@ -63,7 +69,7 @@ def _certificates(trust_env: bool) -> ssl.SSLContext:
 
 def http_options(address: str) -> dict[str, Any]:
     """Return the options of an HTTP client for an address. Proxies are not used for this machine's own ports."""
-    trust_env = urlsplit(address).hostname not in _LOOPBACK
+    trust_env = not is_loopback(address)
     return {"verify": _certificates(trust_env), "trust_env": trust_env}
 
 
@@ -93,6 +99,15 @@ class Endpoint(Value):
     _positional: ClassVar[str] = "name"
     _indifferent: ClassVar[frozenset[str]] = frozenset({"api_key", "timeout", "total_timeout", "max_retries"})
 
+    @field_validator("name")
+    @classmethod
+    def _is_named(cls, name: str) -> str:
+        if not name.strip():
+            raise ValueError("is empty; write the name of a model, such as 'mistral:mistral-large-latest'")
+        return name
+
+    _settled_at: Located | None = PrivateAttr(default=None)
+
     def __repr_args__(self) -> Iterator[tuple[str | None, Any]]:
         for name, value in super().__repr_args__():
             yield name, without_login(value) if name == "base_url" and value else value
@@ -103,7 +118,10 @@ class Endpoint(Value):
         Raises:
             InputError: The prefix of the name is unknown, or the environment lacks the address of its vendor.
         """
-        return locate(self.name, self.base_url, key_text(self.api_key), os.environ)
+        key, place = key_text(self.api_key), self._settled_at
+        if place and (place.name, place.base_url) == (self.name, self.base_url):  # settled: the name lost its prefix
+            return replace(place, key=key)
+        return locate(self.name, self.base_url, key, os.environ)
 
     @property
     def _protocol(self) -> str:
@@ -140,7 +158,9 @@ class Endpoint(Value):
                 "api_key"
             )
         key = SecretStr(located.key) if located.key else None
-        return self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+        settled = self.model_copy(update={"name": located.name, "base_url": located.base_url, "api_key": key})
+        settled._settled_at = located
+        return settled
 
     @property
     def address(self) -> str:
@@ -172,10 +192,7 @@ class Endpoint(Value):
             http_client=http,
         )
         http.event_hooks = {
-            "request": [
-                partial(remove_headers, unsent),
-                partial(refuse_other_origin, client.base_url, self.describe()),
-            ],
+            "request": [partial(remove_headers, unsent), partial(refuse_other_origin, self.describe())],
             "response": [partial(limit_size, self.describe())],
         }
         return client
@@ -300,19 +317,6 @@ class Endpoint(Value):
             f"{self.describe()}: the prompt has too many tokens: {message}; give it less, or use a larger model"
         )
 
-    def _key_fault(self) -> str:
-        """Return the problem of a call that the endpoint refused for its key (401), and what to do."""
-        vendor = vendor_at(self.address) or OPENAI
-        if self.api_key or "@" in self.address:
-            return f"refuses the API key (401); set {' or '.join(vendor.keys)}, or the key of this endpoint"
-        own = OPENAI.address(os.environ)
-        is_kept = bool(OPENAI.key(os.environ)) and self.address != own
-        why = f"none was sent (401): {OPENAI.keys[0]} is for {without_login(own)}" if is_kept else "none is set (401)"
-        return (
-            f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set "
-            f"{OPENAI.moved_by} to this address and {OPENAI.keys[0]} to its key"
-        )
-
     def _error_for(self, error: APIError, key: str) -> ModelError:
         """Return the error to raise for an error of openai, with a remedy; the key is removed from both."""
         from openai import APIConnectionError, APITimeoutError
@@ -370,7 +374,7 @@ class Endpoint(Value):
                 f"{model}: its content filter refuses the request: {message}; change the prompt or the filter"
             )
         if status == 401:
-            return ModelError(f"{model} {self._key_fault()}")
+            return ModelError(f"{model} {key_fault(self.located(), message, os.environ)}")
         meanings = {
             403: "does not allow this with this API key",
             404: "has no such model or address; check the model's name, and the base URL, which usually ends in /v1",
@@ -409,8 +413,7 @@ def message_of(error: APIError) -> str:
     """Return the endpoint's error message, or else the text of its answer; for a web page, its title."""
     body: Any = error.body
     if isinstance(body, str) and body:
-        title = page_title(body)
-        return one_line(body) if title is None else f"a web page, {title!r}" if title else "a web page"
+        return described_page(body) or one_line(body)
     if message := _error_body(error).get("message"):
         return one_line(str(message))
     return one_line(json.dumps(body, ensure_ascii=False)) if body else one_line(error.message)

@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping
 from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.models.addresses import one_line, page_title, without_key
+from operad.runtime.models.addresses import described_page, one_line, without_key
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.http_hooks import beginning
 from operad.runtime.models.refusals import is_too_long
@@ -95,9 +95,8 @@ _FAULT_OF_REQUEST = re.compile("invalid|image|unsupported")
 
 def _no_stream_error(endpoint: Endpoint, text: str, content: str) -> ModelError:
     """Return the error for an answer that is not a stream of events."""
-    title = page_title(text)
-    if title is not None:
-        return endpoint.protocol_error(f"it answered with a web page{f', {title!r}' if title else ''}")
+    if page := described_page(text):
+        return endpoint.protocol_error(f"it answered with {page}")
     if not text.startswith("{"):
         return endpoint.protocol_error(f"its answer holds no {content}")
     if re.search(rf'"{content}"\s*:', text):

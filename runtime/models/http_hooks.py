@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from typing import Any
 
 from operad.runtime.models.addresses import without_login
@@ -21,19 +21,28 @@ async def remove_headers(names: Sequence[str], request: Any) -> None:
         request.headers.pop(name, None)
 
 
-async def refuse_other_origin(base_url: Any, model: str, request: Any) -> None:
-    """Refuse a request to another origin than the endpoint's, because it would carry the key and the prompt there.
+async def refuse_other_origin(model: str, request: Any) -> None:
+    """Refuse a redirect to another origin than the endpoint's, because it would carry the key and the prompt there.
+
+    The origin is kept in the ``extensions`` of the request, which those that follow redirects take over.
 
     Raises:
         ModelError: A redirect leads to another origin.
     """
     url = request.url
-    if (url.scheme, url.host, url.port) != (base_url.scheme, base_url.host, base_url.port):
-        origin = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
+    origin = (url.scheme, url.host, url.port)
+    if request.extensions.setdefault("operad_origin", origin) != origin:
+        target = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
         raise ModelError(
-            f"{model} redirects to {origin}, and neither the prompt nor the key is sent to another origin; "
+            f"{model} redirects to {target}, and neither the prompt nor the key is sent to another origin; "
             "if that is where the endpoint is, write its address as the base URL"
         )
+
+
+async def replace_headers(names: Sequence[str], headers: Mapping[str, str], request: Any) -> None:
+    """Remove headers from a request, and set others."""
+    await remove_headers(names, request)
+    request.headers.update(headers)
 
 
 async def limit_size(model: str, response: Any) -> None:

@@ -25,18 +25,18 @@ from operad.runtime.events import (
     emit,
     heard,
 )
-from operad.runtime.models.addresses import one_line
+from operad.runtime.models.addresses import is_loopback, one_line
 from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.connection import Connection, Connections, hold_off, shared_limits, spend
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
-from operad.runtime.models.names import Located, vendor_at
+from operad.runtime.models.names import Located
 from operad.runtime.models.profiles import OVERRIDDEN, Profile, profile_of
 from operad.runtime.models.providers import Provider
 from operad.runtime.models.responses import Responses
-from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
+from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, StopTexts, ThinkingLevel
 from operad.runtime.models.turn import Completion, Delta, Price, ToolChoice
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits
@@ -88,7 +88,7 @@ class Model(Endpoint):
         temperature: Sampling temperature; 0 selects the most likely token.
         top_p: Share of the probability from which tokens are sampled.
         seed: Seed of sampling.
-        stop: Texts that end the answer.
+        stop: Texts that end the answer; a single text is one of them.
         max_tokens: Maximum number of tokens of an answer, including those of reasoning.
         timeout: Maximum time without data from the endpoint, in seconds.
         total_timeout: Maximum duration of a call in seconds, from the first request to the end of the answer, including
@@ -114,7 +114,7 @@ class Model(Endpoint):
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: StopTexts = ()
     max_tokens: int | None = Field(default=None, ge=1)
     tools: Literal["native", "constrained"] | None = None
     structured: bool | None = None
@@ -366,6 +366,8 @@ class Model(Endpoint):
             listed = None
             if price is None and located.vendor:  # searched while the model works on its first answer
                 listed = loop.create_task(asyncio.to_thread(_listed_price, located, self.describe()))
+            elif price is None and located.key and not is_loopback(located.base_url):  # a gateway, which takes a key
+                _say_unpriced(self.describe())
             connection = self._connections[loop] = Connection(model, located, chat, limiter, guard, price, listed)
             await anext(connection.guard)
         return connection
@@ -397,7 +399,7 @@ def _listed_price(located: Located, description: str) -> ListPrice | None:
     from operad.runtime.models.prices import list_price
 
     price = list_price(located)
-    if price is None and located.vendor and located.vendor.needs_key and vendor_at(located.base_url) is located.vendor:
+    if price is None and located.vendor and (located.vendor.needs_key or located.vendor.prices):
         _say_unpriced(description)
     return price
 

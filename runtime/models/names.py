@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from typing import Literal
 from urllib.parse import urlsplit
 
+from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError, did_you_mean
 
 Protocol = Literal["chat-completions", "responses", "native"]
@@ -68,9 +69,9 @@ def _vendor(prefix: str, base_url: str, keys: str, prices: str = "", **others: s
     return Vendor(prefix, base_url, tuple(keys.split()), prices=prices, aliases=aliases, **others)  # pyright: ignore[reportArgumentType]
 
 
-def _native(prefix: str, base_url: str, keys: str, prices: str) -> Vendor:
+def _native(prefix: str, base_url: str, keys: str, prices: str, moved_by: str = "") -> Vendor:
     """Return a vendor whose own protocol a package speaks, with the extra that is called like it."""
-    return Vendor(prefix, base_url, tuple(keys.split()), "native", prefix, prices=prices)
+    return Vendor(prefix, base_url, tuple(keys.split()), "native", prefix, moved_by=moved_by, prices=prices)
 
 
 def _server(prefix: str, port: int, keys: str, moved_by: str) -> Vendor:
@@ -94,9 +95,13 @@ VENDORS = (
         path="/openai/v1",
         prices="azure",
     ),
-    _native("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic"),
+    _native("anthropic", "https://api.anthropic.com/v1", "ANTHROPIC_API_KEY", "anthropic", "ANTHROPIC_BASE_URL"),
     _native(
-        "google", "https://generativelanguage.googleapis.com/v1beta/openai", "GOOGLE_API_KEY GEMINI_API_KEY", "google"
+        "google",
+        "https://generativelanguage.googleapis.com/v1beta/openai",
+        "GOOGLE_API_KEY GEMINI_API_KEY",
+        "google",
+        "GOOGLE_GEMINI_BASE_URL",
     ),
     Vendor("google-cloud", "gcp:vertex", (), "native", "google", needs_key=False, prices="google"),
     Vendor("bedrock", "aws:bedrock", ("AWS_BEARER_TOKEN_BEDROCK",), "native", "bedrock", needs_key=False, prices="aws"),
@@ -132,6 +137,28 @@ VENDORS = (
 
 PREFIXES: Mapping[str, Vendor] = {name: each for each in VENDORS for name in (each.prefix, *each.aliases)}
 """The vendors by their prefixes."""
+
+_OTHER_NAMES: Mapping[str, str] = {
+    "gemini": "google",
+    "google-gla": "google",
+    "google-vertex": "google-cloud",
+    "vertex": "google-cloud",
+    "vertexai": "google-cloud",
+    "vertex-ai": "google-cloud",
+    "claude": "anthropic",
+    "gpt": "openai",
+    "openai-chat": "openai",
+    "openai-responses": "openai",
+    "grok": "xai",
+    "aws": "bedrock",
+    "amazon": "bedrock",
+    "qwen": "alibaba",
+    "glm": "zai",
+    "bigmodel": "zhipu",
+    "hf": "huggingface",
+    "llama.cpp": "llamacpp",
+}
+"""Prefixes by other names of vendors, as people and other libraries write them, for suggestions."""
 
 _OWN_COLONS = ("ft",)
 """Beginnings of OpenAI's own names that hold colons: fine-tuned models."""
@@ -184,7 +211,9 @@ def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]
     prefix, _, rest = name.partition(":")
     endpoint = base_url or environ.get(OPENAI.moved_by)
     named = named_vendor(name, endpoint)
-    if rest and not named and not endpoint and prefix not in _OWN_COLONS:
+    if prefix in PREFIXES and name == f"{prefix}:":
+        raise InputError(f"model {name!r}: the name of the model is missing after the prefix; write {name}NAME")
+    if ":" in name and not named and not endpoint and prefix not in _OWN_COLONS:
         raise _unknown_prefix_error(name, prefix)
     address = base_url or (named or OPENAI).address(environ)
     if "*" in address:
@@ -246,9 +275,35 @@ def _paired_key(vendor: Vendor, base_url: str, environ: Mapping[str, str]) -> st
     return vendor.key(environ) if is_paired(vendor, base_url, environ) else ""
 
 
+def key_fault(located: Located, message: str, environ: Mapping[str, str]) -> str:
+    """Return the problem of a call that an endpoint refused for its key (401), with its message, and what to do."""
+    vendor = located.vendor or OPENAI
+    if located.key or "@" in located.base_url:
+        keys, of_endpoint = " or ".join(vendor.keys), "the key of this endpoint"
+        if vendor is OPENAI or is_paired(vendor, located.base_url, environ):
+            way = f"{keys}, or {of_endpoint}" if keys else of_endpoint
+        else:
+            way = f"{of_endpoint}; {keys} is for {without_login(vendor.address(environ))}" if keys else of_endpoint
+        return f"refuses the API key (401): {message}; set {way}"
+    vendor = vendor if vendor.keys and vendor.moved_by else OPENAI
+    address, key = vendor.address(environ), vendor.keys[0]
+    is_kept = bool(vendor.key(environ)) and located.base_url != address
+    why = f"none was sent (401): {key} is for {without_login(address)}" if is_kept else "none is set (401)"
+    return (
+        f"requires an API key, but {why}; give the model its api_key (`api_key_env` in a file), or set {vendor.moved_by} "
+        f"to this address and {key} to its key; the endpoint says: {message}"
+    )
+
+
+def meant_prefix(prefix: str) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the prefix that another name of a vendor means, or an empty string."""
+    name = prefix.lower().replace("_", "-")
+    return did_you_mean(_OTHER_NAMES.get(name, name), PREFIXES)
+
+
 def _unknown_prefix_error(name: str, prefix: str) -> InputError:
     return InputError(
-        f"model {name!r}: no vendor has the prefix {prefix!r}{did_you_mean(prefix, PREFIXES)}; known: "
+        f"model {name!r}: no vendor has the prefix {prefix!r}{meant_prefix(prefix)}; known: "
         f"{', '.join(each.prefix for each in VENDORS)}; if the colon belongs to the name of a model at your own server, "
         f"name the server ('ollama:{name}'), or set base_url or OPENAI_BASE_URL"
     )

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from functools import lru_cache
 from typing import Any, Literal
+
+from pydantic import JsonValue
 
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.values.image import IMAGE_TYPES, PDF
 
 Thinks = Literal["never", "on request", "by default", "always"]
 """Reasoning of a model before it answers, and the possibility to turn it off."""
+
+OffField = Literal["reasoning_effort", "thinking", "enable_thinking", "unknown"]
+"""Field of a request that turns reasoning off; ``unknown`` if the endpoint does not take ``reasoning_effort: none``."""
+
+_OFF: Mapping[OffField, dict[str, JsonValue]] = {
+    "thinking": {"thinking": {"type": "disabled"}},
+    "enable_thinking": {"enable_thinking": False},
+}
+"""Fields of vendors of the chat-completions protocol that turn reasoning off in a way of their own."""
+
+_ON: Mapping[OffField, dict[str, JsonValue]] = {
+    "thinking": {"thinking": {"type": "enabled"}},
+    "enable_thinking": {"enable_thinking": True},
+}
+"""The same fields for models that can only be asked to reason, without an effort."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +42,8 @@ class Profile:
         vision: True if it takes images.
         documents: True if it takes PDF documents.
         thinks: Its reasoning; None if that is unknown, so that all settings are sent.
+        off: Field of a request that turns reasoning off.
+        efforts: True if it takes efforts of reasoning; False if it can only be asked to reason, or not to.
         sampling: Calls in which it takes `temperature` and `top_p`: always, only if it does not reason in a call, or never.
         both: True if it takes `temperature` and `top_p` in one call.
         context: Maximum number of tokens of prompt and answer; None if it is unknown.
@@ -34,6 +54,8 @@ class Profile:
     vision: bool = False
     documents: bool = False
     thinks: Thinks | None = None
+    off: OffField = "reasoning_effort"
+    efforts: bool = True
     sampling: Literal["always", "without thinking", "never"] = "always"
     both: bool = True
     context: int | None = None
@@ -53,6 +75,15 @@ class Profile:
             reasons["thinking"] = "the model does not reason"
         elif self.thinks == "always" and asked == "off":
             reasons["thinking"] = "the model always reasons"
+        elif asked == "off" and self.off == "unknown":
+            reasons["thinking"] = "no way to turn reasoning off is known for this model"
+        elif asked == "off" and self.off in _OFF:
+            parameters = {**_OFF[self.off], **settings.parameters}
+            settings = settings.model_copy(update={"thinking": None, "parameters": parameters})
+        elif asked and not self.efforts:
+            parameters = {**_ON[self.off], **settings.parameters}
+            settings = settings.model_copy(update={"parameters": parameters})
+            reasons["thinking"] = "the model takes no effort; it is asked to reason"
         may_choose = self.thinks in ("on request", "by default", None)
         thinks = asked != "off" if asked and may_choose else self.thinks in ("by default", "always")
         if self.sampling == "never" or (self.sampling == "without thinking" and thinks):
@@ -130,6 +161,7 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("*claude-opus-4-1* *claude-opus-4-5*", _sees("on request", 200_000, both=False)),
     ("*claude-sonnet-4-5* *claude-haiku-4-5*", _sees("on request", 200_000, both=False)),
     ("*claude-3-haiku* *claude-3-5* *claude-3-opus* *claude-3-sonnet*", _sees("never", 200_000)),
+    ("*claude-2* *claude-v2* *claude-instant*", _reads("never", 100_000, tools="constrained", structured=False)),
     ("*claude-*", _sees("on request", 200_000)),
     # Google
     ("gemini-embedding* gemini-*-tts*", Profile()),
@@ -146,21 +178,49 @@ _PROFILES: tuple[tuple[str, Profile], ...] = (
     ("mistral/mistral-large* mistral/mistral-medium* mistral/mistral-small*", Profile(vision=True, context=262_144)),
     ("mistral-small3.[12]* mistral-small-3.[12]* pixtral* ministral-*-2512*", _SEES),
     # Others; DeepSeek's own endpoint enforces no JSON Schemas
-    ("deepseek/deepseek-v4* deepseek/deepseek-flash*", _reads("by default", 1_000_000, structured=False)),
+    (
+        "deepseek/deepseek-v4* deepseek/deepseek-flash*",
+        _reads("by default", 1_000_000, structured=False, off="thinking"),
+    ),
     ("deepseek/deepseek-reasoner*", _reads("always", None, structured=False)),
-    ("deepseek/*", Profile(structured=False)),
+    ("deepseek/*", Profile(structured=False, off="unknown")),
     ("deepseek-v4*", Profile(context=1_000_000)),
     ("grok-code* grok-build*", Profile(context=256_000)),
     ("grok-4-fast* grok-4-1-fast*", Profile(vision=True, context=2_000_000)),
     ("grok-4 grok-4-0709*", _sees("always", 256_000, "always")),
-    ("grok-4.[5-9]*", Profile(vision=True, context=500_000)),
+    ("grok-4.[5-9]*", Profile(vision=True, thinks="always", context=500_000)),
     ("grok-4.*", Profile(vision=True, context=1_000_000)),
     ("grok-2-vision*", Profile(vision=True, context=32_768)),
+    ("moonshot/kimi-k3*", Profile(vision=True, thinks="always", context=1_048_576)),
+    ("moonshot/kimi-k2.[56]*", Profile(vision=True, thinks="by default", off="thinking", context=262_144)),
+    ("moonshot/kimi-k2.[7-9]*", Profile(vision=True, thinks="always", context=262_144)),
+    ("moonshot/kimi-k2-thinking*", _reads("always", 262_144)),
+    ("moonshot/*", Profile(off="unknown")),
     ("kimi-k3*", Profile(vision=True, context=1_048_576)),
     ("kimi-k2.[5-9]*", Profile(vision=True, context=262_144)),
     ("kimi-k2*", Profile(context=262_144)),
+    ("zai/glm-5.3* zhipu/glm-5.3*", _reads("always", 1_000_000)),
+    ("zai/glm-5.2* zhipu/glm-5.2*", _reads("by default", 1_000_000, off="thinking")),
+    ("zai/glm-4.[56]v* zhipu/glm-4.[56]v*", Profile(vision=True, thinks="by default", off="thinking", efforts=False)),
+    (
+        "zai/glm-5* zai/glm-4.[5-7]* zhipu/glm-5* zhipu/glm-4.[5-7]*",
+        _reads("by default", None, off="thinking", efforts=False),
+    ),
+    ("zai/glm-4v* zai/glm-4.1v* zhipu/glm-4v* zhipu/glm-4.1v*", Profile(vision=True, off="unknown")),
+    ("zai/* zhipu/*", Profile(off="unknown")),
     ("glm-5.[23]*", Profile(context=1_000_000)),
     ("glm-4.[56]v* glm-4v* glm-4.1v*", _SEES),
+    ("alibaba/qwen3-vl-*-thinking*", Profile(vision=True, thinks="always")),
+    ("alibaba/qwen*-thinking* alibaba/qwq*", _reads("always", None)),
+    ("alibaba/qwen3-vl-*-instruct*", Profile(vision=True, off="unknown")),
+    ("alibaba/qwen3-vl*", Profile(vision=True, off="enable_thinking", efforts=False)),
+    ("alibaba/qwen*-vl* alibaba/qwen*vl* alibaba/qwen-omni* alibaba/qwen3-omni*", Profile(vision=True, off="unknown")),
+    ("alibaba/qwen*-instruct* alibaba/qwen*-coder*", Profile(off="unknown")),
+    (
+        "alibaba/qwen3* alibaba/qwen-plus* alibaba/qwen-flash* alibaba/qwen-turbo*",
+        Profile(off="enable_thinking", efforts=False),
+    ),
+    ("alibaba/* perplexity/*", Profile(off="unknown")),
     ("qwen*-vl* qwen*vl* qwen-omni* qwen3-omni*", _SEES),
     ("llama-4* llama4* llama3.2-vision* llama-3.2-*-vision*", _SEES),
     ("llava* bakllava* moondream* minicpm-v* granite3.2-vision*", _SEES),

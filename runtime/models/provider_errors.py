@@ -44,8 +44,14 @@ _FAULTS: Mapping[str, _Fault] = {
 }
 """Faults by the names of pydantic-ai's errors, special ones first."""
 
+_TOO_LARGE = _Fault(
+    PromptTooLongError,
+    "has no room for so large a request",
+    "make the prompt shorter, or leave files out",
+)
 
-def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: float) -> ModelError:
+
+def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: float, page: str = "") -> ModelError:
     """Return the error to raise for another one, with a remedy and without the key.
 
     Args:
@@ -54,6 +60,7 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
         key: The key, which the vendor may repeat.
         setup: Environment variables with the vendor's key or credentials.
         timeout: Maximum time without data from the vendor, in seconds.
+        page: Description of a web page that arrived in place of an answer; empty without one.
     """
     from pydantic_ai import exceptions
 
@@ -62,7 +69,9 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
         return ModelError(str(ours))
     status = getattr(error, "status_code", None)
     code = f" ({status})" if status else ""
-    told = _message_of(causes[-1] if isinstance(error, exceptions.ModelConnectionError) else error)
+    if page and status is None:
+        return ModelError(f"{called} answered with {page}; check the address")
+    told = page or _message_of(causes[-1] if isinstance(error, exceptions.ModelConnectionError) else error)
     if isinstance(error, exceptions.ModelTimeoutError):
         told = ""  # each package says it in another way
     message = f": {without_key(told, key)}" if told else ""
@@ -70,6 +79,8 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
         if isinstance(error, getattr(exceptions, name)):
             if issubclass(fault.kind, RequestError) and isinstance(status, int) and status >= 500:
                 fault = _FAULTS["ModelServerError"]
+            elif status == 413:  # Anthropic's request_too_large, or the limit of a gateway
+                fault = _TOO_LARGE
             text, remedy = fault.text.format(timeout=timeout), fault.remedy.format(setup=setup)
             text = "broke off its answer" if fault.is_transient and getattr(error, "in_stream", False) else text
             is_transient = fault.is_transient and getattr(error, "provider_retry_hint", None) is not False

@@ -14,9 +14,9 @@ from functools import partial
 from inspect import signature
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.models.addresses import one_line, split_login, without_login
+from operad.runtime.models.addresses import described_page, one_line, split_login, without_login
 from operad.runtime.models.endpoint import Endpoint, http_options
-from operad.runtime.models.http_hooks import limit_size
+from operad.runtime.models.http_hooks import beginning, limit_size, refuse_other_origin, replace_headers
 from operad.runtime.models.messages import Message
 from operad.runtime.models.provider_errors import failure_of, reveals
 from operad.runtime.models.provider_messages import (
@@ -48,25 +48,27 @@ class Vendor:
     Attributes:
         extra: The extra that installs its packages.
         keys: Environment variables with its key, in order of precedence.
+        address: Its usual address, where its package would take another one from the environment.
         setup: What else may be set in place of a key: credentials that its package finds; empty if it needs the key.
         strict: True if it enforces only closed JSON Schemas that are not recursive.
     """
 
     extra: str
     keys: tuple[str, ...]
+    address: str = ""
     setup: str = ""
     strict: bool = False
 
 
 VENDORS: Mapping[str, Vendor] = {
-    "anthropic": Vendor("anthropic", ("ANTHROPIC_API_KEY",), strict=True),
+    "anthropic": Vendor("anthropic", ("ANTHROPIC_API_KEY",), "https://api.anthropic.com", strict=True),
     "bedrock": Vendor(
         "bedrock",
         ("AWS_BEARER_TOKEN_BEDROCK",),
         setup="AWS_DEFAULT_REGION, and AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY",
         strict=True,
     ),
-    "google": Vendor("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY")),
+    "google": Vendor("google", ("GOOGLE_API_KEY", "GEMINI_API_KEY"), "https://generativelanguage.googleapis.com"),
     "google-cloud": Vendor(
         "google",
         ("GOOGLE_API_KEY", "GEMINI_API_KEY"),
@@ -97,6 +99,9 @@ _SETTINGS = {
     "extra_body": "parameters",
 }
 """Our names of settings by those of pydantic-ai."""
+
+_KEY_HEADERS = ("Authorization", "x-api-key", "x-goog-api-key")
+"""Headers with the key of a vendor."""
 
 _GOOGLE_BOTH = "google_supports_tool_combination"
 """Entry of a profile: True if a model of Google takes tools together with a form of the answer."""
@@ -136,12 +141,13 @@ class Provider:
         if base_url:
             endpoint.check_address(base_url)
         endpoint.check_key(own)
-        # Without a key, the packages would take that of the environment, and send it to any address.
+        # Without a key, the packages would take that of the environment, and send it to any address; `_open` removes the
+        # headers of the stand-in.
         stand_in = "none" if base_url and (found or not self._vendor.setup) else None
         with self._checked():
-            self._open(base_url, own or stand_in)
+            self._open(base_url, own, stand_in)
 
-    def _open(self, base_url: str, key: str | None) -> None:
+    def _open(self, base_url: str, key: str, stand_in: str | None) -> None:
         """Make the vendor's client; its packages are imported here, and nowhere before."""
         import httpx2
         from pydantic_ai.exceptions import UserError
@@ -155,11 +161,18 @@ class Provider:
             headers=login,
             timeout=self._endpoint.timeout,
             limits=httpx2.Limits(max_connections=1000, max_keepalive_connections=100),
-            event_hooks={"response": [_note_response, partial(limit_size, self._called)]},
+            event_hooks={
+                "request": [
+                    *([] if key or not stand_in else [partial(replace_headers, _KEY_HEADERS, login)]),
+                    partial(refuse_other_origin, self._called),
+                ],
+                "response": [_note_response, partial(limit_size, self._called)],
+            },
+            follow_redirects=True,
         )
         given = {
-            "api_key": key,
-            "base_url": address or None,
+            "api_key": key or stand_in,
+            "base_url": address or self._vendor.address or None,
             "http_client": self._http,
             "aws_read_timeout": self._endpoint.timeout,
         }
@@ -200,7 +213,7 @@ class Provider:
         noted: list[Any] = []
         tags = ThinkingTags()
         request = model.request_stream(history, given, parameters)
-        with self._checked():
+        with self._checked(noted):
             token = _responses.set(noted)
             try:
                 opened = await request.__aenter__()
@@ -376,8 +389,8 @@ class Provider:
         )
 
     @contextmanager
-    def _checked(self) -> Generator[None, None, None]:
-        """Raise errors of Operad for those of pydantic-ai and of the packages below it."""
+    def _checked(self, noted: Sequence[Any] = ()) -> Generator[None, None, None]:
+        """Raise errors of Operad for those of pydantic-ai and of the packages below it, about the noted responses."""
         try:
             yield
         except OperadError:
@@ -386,7 +399,8 @@ class Provider:
             raise self._missing_extra() from error
         except Exception as error:
             setup, timeout = self._setup, self._endpoint.timeout
-            failure = failure_of(error, self._called, self._key, setup=setup, timeout=timeout)
+            page = next(filter(None, (described_page(beginning(each)) for each in noted[-1:])), "")
+            failure = failure_of(error, self._called, self._key, setup=setup, timeout=timeout, page=page)
             if reveals(error, self._key):
                 raise failure from None  # tracebacks show causes, too
             raise failure from error

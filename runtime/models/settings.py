@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import Field, JsonValue
+from pydantic import BeforeValidator, Field, JsonValue
 
 from operad.runtime.values.value import Value
 
 ThinkingLevel = Literal["off", "low", "medium", "high"]
 """Effort of reasoning before an answer."""
+
+
+def _several(value: Any) -> Any:
+    return (value,) if isinstance(value, str) else value
+
+
+StopTexts = Annotated[tuple[str, ...], BeforeValidator(_several, json_schema_input_type=str | tuple[str, ...])]
+"""Texts that end an answer; a single text is one of them."""
 
 
 class ModelSettings(Value):
@@ -24,7 +32,7 @@ class ModelSettings(Value):
         temperature: Sampling temperature; 0 selects the most likely token.
         top_p: Share of the probability from which tokens are sampled.
         seed: Seed of sampling, where the vendor has one.
-        stop: Texts that end the answer.
+        stop: Texts that end the answer; a single text is one of them.
         max_tokens: Maximum number of tokens of an answer, including reasoning.
         parameters: Further fields of each request, sent unchanged.
     """
@@ -33,7 +41,7 @@ class ModelSettings(Value):
     temperature: float | None = Field(default=None, ge=0)
     top_p: float | None = Field(default=None, gt=0, le=1)
     seed: int | None = None
-    stop: tuple[str, ...] = ()
+    stop: StopTexts = ()
     max_tokens: int | None = Field(default=None, ge=1)
     parameters: Mapping[str, JsonValue] = Field(default_factory=dict[str, JsonValue])
 

@@ -9,6 +9,7 @@ from operad.cli import main as cli
 from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.models.names import VENDORS
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
+from operad.runtime.values.message import Usage
 
 CAPITAL = Say('{"country": "Norway", "city": "Oslo"}')
 WORKS = [Say("Oslo."), CallTools([("phone_code", {"country": "Norway"})]), Say("It is +47-7381."), CAPITAL]
@@ -92,6 +93,42 @@ def test_the_models_of_a_vendor_without_a_key_can_be_listed(operad):
     status, _, err = operad("models", "--vendor", "antropic")
     assert status == 2
     assert err.startswith("operad: --vendor antropic: no such vendor (did you mean 'anthropic'?)")
+
+
+@pytest.mark.parametrize(
+    ("written", "meant"), [("OpenAI", "openai"), ("gemini", "google"), ("google-vertex", "google-cloud")]
+)
+def test_another_name_of_a_vendor_suggests_its_prefix(operad, written, meant):
+    status, _, err = operad("models", "--vendor", written)
+    assert status == 2
+    assert err.startswith(f"operad: --vendor {written}: no such vendor (did you mean {meant!r}?)")
+    status, _, err = operad("models", "test", f"{written}:x")
+    assert status == 2
+    assert f"no vendor has the prefix {written!r} (did you mean {meant!r}?)" in err
+
+
+@pytest.mark.parametrize("vendor", ["google", "google-cloud"])
+def test_models_of_other_makers_at_google_are_not_listed_under_its_prefix(operad, vendor):
+    status, out, _ = operad("models", "--vendor", vendor)
+    assert (status, "claude" in out) == (0, False)
+    assert f"{vendor}:gemini-2.5-flash " in out
+
+
+def test_models_of_which_only_the_vendor_is_known_are_not_listed(operad):
+    status, out, _ = operad("models", "--vendor", "perplexity")
+    assert status == 0
+    assert "perplexity:perplexity/glm-5.3 " in out
+    assert "sonar" not in out
+
+
+def test_calls_of_a_trial_that_fails_are_counted(operad):
+    with ScriptedModel(
+        [*WORKS[:3], *[Say("Oslo", usage=Usage(prompt_tokens=100, completion_tokens=1))] * 3]
+    ) as endpoint:
+        _, out, _ = operad("models", "test", "scripted", "--base-url", endpoint.base_url, "--json")
+    usage = json.loads(out)["usage"]
+    assert usage["calls"] == 6
+    assert usage["prompt_tokens"] > 300
 
 
 def test_a_model_that_works_is_said_to(operad):

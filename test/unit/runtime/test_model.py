@@ -10,6 +10,8 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 
+from operad.configs.models import make_model
+from operad.configs.schema import ModelSpec
 from operad.runtime.events import ModelAnswered, ModelAsked, ModelRetried, TokenStreamed, current_scope
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.chat_stream import ChatStream
@@ -143,6 +145,14 @@ async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():
     assert sent == [(None, None), (0.5, 10), (0.0, 7)]
 
 
+async def test_a_single_stop_text_is_one_of_them():
+    async with ScriptedModel([Say("k")] * 3) as scripted:
+        await Model("m", base_url=scripted.base_url, stop="END").complete(HELLO)
+        await scripted.model.complete(HELLO, settings=ModelSettings(stop="END"))
+        await make_model(ModelSpec.model_validate({"base_url": scripted.base_url, "stop": "END"})).complete(HELLO)
+    assert [request["stop"] for request in scripted.requests] == [["END"]] * 3
+
+
 async def test_a_refused_connection_names_the_address():
     with pytest.raises(ModelError, match=r"m at http://127\.0\.0\.1:9/v1: cannot connect .* the endpoint is running"):
         await Model(name="m", base_url="http://127.0.0.1:9/v1", max_retries=0).complete(HELLO)
@@ -151,7 +161,7 @@ async def test_a_refused_connection_names_the_address():
 async def test_a_wrong_key_is_shown_nowhere_though_the_endpoint_repeats_it():
     async with ScriptedModel([], wants_key="right") as scripted:
         wrong = scripted.model.model_copy(update={"api_key": SecretStr(KEY)})
-        with pytest.raises(ModelError, match=r"refuses the API key \(401\); set OPENAI_API_KEY") as raised:
+        with pytest.raises(ModelError, match=r"refuses the API key \(401\): .+; set OPENAI_API_KEY") as raised:
             await wrong.complete(HELLO)
     assert KEY not in "".join(traceback.format_exception(raised.value))
     assert KEY not in repr(vars(raised.value.__cause__ or raised.value))

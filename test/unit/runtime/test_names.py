@@ -2,6 +2,8 @@
 
 import asyncio
 import json
+import sys
+from urllib.parse import urlsplit
 
 import pytest
 from pydantic import SecretStr
@@ -268,6 +270,99 @@ async def test_a_call_that_is_refused_for_want_of_a_key_says_where_the_key_of_th
     assert "give the model its api_key" in text
     assert "set OPENAI_BASE_URL to this address" in text
     assert KEY not in text
+
+
+@pytest.mark.parametrize(
+    ("name", "told"),
+    [
+        ("deepseek:deepseek-chat", "set the key of this endpoint; DEEPSEEK_API_KEY is for https://api.deepseek.com"),
+        ("groq:x", "set the key of this endpoint; GROQ_API_KEY is for https://api.groq.com/openai/v1"),
+        ("lmstudio:x", "set the key of this endpoint"),
+        ("x", "set OPENAI_API_KEY, or the key of this endpoint"),
+    ],
+)
+async def test_a_refused_key_names_that_of_the_prefix_and_the_reason_of_the_endpoint(name, told):
+    async with ScriptedModel([Fail(401, f"Suspended: {KEY}.")]) as endpoint:
+        with pytest.raises(ModelError) as caught:
+            await Model(name, base_url=endpoint.model.base_url, api_key=KEY).complete(HELLO)
+    assert str(caught.value).endswith(f" refuses the API key (401): Suspended: [key].; {told}")
+
+
+async def test_a_refused_key_of_an_address_in_the_environment_names_its_variable(environment):
+    async with ScriptedModel([Fail(401, "Unpaid.")] * 2) as endpoint:
+        environment(DASHSCOPE_API_KEY=KEY, DASHSCOPE_BASE_URL=endpoint.model.base_url)
+        for model in (Model("alibaba:qwen-max"), resolve_model("alibaba:qwen-max")):
+            with pytest.raises(ModelError) as caught:
+                await model.complete(HELLO)
+            told = "Unpaid.; set DASHSCOPE_API_KEY or ALIBABA_API_KEY, or the key of this endpoint"
+            assert str(caught.value).endswith(f"refuses the API key (401): {told}")
+
+
+async def test_a_missing_key_of_a_vendor_with_an_address_of_its_own_names_the_variables_of_that_vendor():
+    async with ScriptedModel([Fail(401, "No key.")]) as endpoint:
+        with pytest.raises(
+            ModelError, match=r"set DASHSCOPE_BASE_URL to this address and DASHSCOPE_API_KEY .*: No key"
+        ):
+            await Model("alibaba:qwen-max", base_url=endpoint.model.base_url).complete(HELLO)
+
+
+@pytest.mark.parametrize(
+    ("name", "variable", "key", "own"),
+    [
+        ("anthropic:claude-sonnet-5", "ANTHROPIC_BASE_URL", "ANTHROPIC_API_KEY", "https://api.anthropic.com/v1"),
+        (
+            "google:gemini-2.5-flash",
+            "GOOGLE_GEMINI_BASE_URL",
+            "GEMINI_API_KEY",
+            "https://generativelanguage.googleapis.com/v1beta/openai",
+        ),
+    ],
+)
+def test_the_variable_of_a_vendors_package_moves_address_key_and_price(environment, name, variable, key, own):
+    environment(**{key: KEY})
+    assert (Model(name).located().base_url, Model(name).find_price() is None) == (own, False)
+    environment(**{variable: "https://gateway.example"})
+    moved = Model(name)
+    assert moved.describe() == f"{name.partition(':')[2]} at https://gateway.example"
+    assert (moved.located().key, moved.located().protocol, moved.find_price()) == (KEY, "native", None)
+    assert Model(name, base_url=own).located().key == ""
+    assert Model(name, base_url="https://other.example").located().key == ""
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="pydantic-ai does not support Python 3.10")
+@pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5", "google:gemini-2.5-flash"])
+async def test_an_address_that_is_given_wins_over_the_variable_of_the_vendors_package(environment, name, web):
+    address = await web.serve(web.reply(b"no", 400))
+    environment(ANTHROPIC_BASE_URL=address, GOOGLE_GEMINI_BASE_URL=address)
+    own = PREFIXES[name.partition(":")[0]].base_url
+    client = Model(name, base_url=own, api_key=KEY)._open(Model(name, base_url=own, api_key=KEY).located())
+    assert urlsplit(str(client._model.base_url)).netloc == urlsplit(own).netloc
+    with pytest.raises(ModelError):
+        await Model(name, api_key=KEY, max_retries=0).complete(HELLO)
+    assert len(web.requests) == 1
+
+
+async def test_a_settled_name_that_begins_like_a_prefix_stays_that_of_its_vendor(environment):
+    """The name is `deepseek:r1` at Ollama: it is not a model of DeepSeek's."""
+    settled = Model("ollama:deepseek:r1").settled()
+    assert settled.describe() == "deepseek:r1 at http://localhost:11434/v1"
+    assert settled.located().vendor is PREFIXES["ollama"]
+    assert settled.model_copy(update={"name": "groq:x"}).located().vendor is PREFIXES["groq"]
+
+
+@pytest.mark.parametrize("name", ["", "  "])
+@pytest.mark.parametrize("kind", [Model, EmbeddingModel])
+def test_a_model_without_a_name_is_an_error(kind, name):
+    with pytest.raises(InputError, match="name: is empty; write the name of a model, such as 'mistral:"):
+        kind(name, base_url="http://gpu-1:8000/v1")
+
+
+def test_a_prefix_without_a_name_is_an_error():
+    for base_url in (None, "http://gpu-1:8000/v1"):
+        with pytest.raises(InputError, match=r"'openai:': the name of the model is missing .*; write openai:NAME"):
+            Model("openai:", base_url=base_url).check()
+    with pytest.raises(InputError, match=r"no vendor has the prefix 'gemini' \(did you mean 'google'\?\)"):
+        Model("gemini:").check()
 
 
 # Choosing a model

@@ -185,6 +185,25 @@ async def test_a_call_costs_what_the_list_says_and_a_model_without_a_price_is_sa
     assert "give it one: Model(price=Price(" in said[0]
 
 
+@pytest.mark.parametrize(
+    ("name", "host", "key", "is_said"),
+    [
+        ("metered", "127.1", "k-123456", True),  # the same machine, but nobody sees that in the address
+        ("groq:moved", "127.0.0.1", "k-123456", True),
+        ("own", "127.0.0.1", "k-123456", False),
+        ("own", "127.1", None, False),
+        ("ollama:own", "127.1", None, False),
+    ],
+)
+async def test_a_gateway_without_a_price_is_said_and_a_server_of_the_users_is_not(name, host, key, is_said, caplog):
+    async with ScriptedModel([Say("a")] * 2) as endpoint:
+        for _ in range(2):
+            model = Model(name, base_url=endpoint.base_url.replace("127.0.0.1", host), api_key=key)
+            assert (await model.complete([Message.user("x")])).usage.unpriced == 1
+    said = [record.getMessage() for record in caplog.records if "price is unknown" in record.getMessage()]
+    assert len(said) == is_said
+
+
 # The user's file
 
 

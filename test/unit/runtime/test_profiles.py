@@ -1,5 +1,7 @@
 """What models can, by their names."""
 
+import re
+
 import pytest
 
 from operad import Operator, Workflow
@@ -7,6 +9,7 @@ from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.events import SettingsDropped
 from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.models.messages import Message
 from operad.runtime.models.model import DEFAULT_MODEL, Model
 from operad.runtime.models.names import VENDORS
 from operad.runtime.models.profiles import _PROFILES, Profile, profile_of
@@ -54,9 +57,14 @@ def test_every_pattern_decides_for_some_name_and_every_vendor_is_known():
         for pattern in patterns.split():
             vendor, _, wanted = pattern.rpartition("/")
             assert vendor in ("", *(each.prefix for each in VENDORS))
-            name = wanted.replace("*", "").replace("[1-3]", "1").replace("[78]", "7").replace("[5-9]", "5")
-            name = name.replace("[12]", "1").replace("[23]", "2").replace("[56]", "5")
+            name = re.sub(r"\[(.)[^]]*\]", r"\1", wanted.replace("*", ""))
             assert profile_of(name, vendor) == profile, pattern
+
+
+@pytest.mark.parametrize("name", ["claude-2", "claude-2.1", "anthropic.claude-v2:1", "anthropic.claude-instant-v1"])
+def test_the_oldest_models_of_anthropic_take_text_alone(name):
+    profile = profile_of(name, "anthropic")
+    assert (profile.tools, profile.structured, profile.takes, profile.thinks) == ("constrained", False, (), "never")
 
 
 def test_the_default_model_takes_tools_schemas_and_images():
@@ -118,6 +126,72 @@ def test_settings_that_a_model_does_not_take_are_left_out_with_the_reason(name, 
     for field, value in given.items():
         sent = getattr(accepted, field)
         assert sent == (None if field in names or (name, value) == ("gpt-4o", "off") else value)
+
+
+DISABLED = {"thinking": {"type": "disabled"}}
+UNKNOWN = "thinking: no way to turn reasoning off is known for this model"
+ALWAYS = "thinking: the model always reasons"
+NO_EFFORT = "thinking: the model takes no effort; it is asked to reason"
+
+
+async def thinking_sent(name, thinking, in_a_run):
+    """The fields of a request that concern reasoning, and the settings that were dropped."""
+    async with ScriptedModel([Say("Hi.")]) as endpoint:
+        model = Model(name, base_url=endpoint.model.base_url, api_key="k", thinking=thinking)
+        _, heard = await in_a_run(lambda: model.complete([Message.user("Greet.")]))
+    [request] = endpoint.requests
+    fields = ("thinking", "enable_thinking", "reasoning_effort")
+    dropped = [told for event in heard if isinstance(event, SettingsDropped) for told in event.settings]
+    return {field: request[field] for field in fields if field in request}, dropped
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "dropped"),
+    [
+        ("zai:glm-4.6", DISABLED, []),
+        ("zhipu:glm-4.5v", DISABLED, []),
+        ("zai:glm-5.2", DISABLED, []),
+        ("zai:glm-5.3-flash", {}, [ALWAYS]),
+        ("zai:glm-4-32b", {}, [UNKNOWN]),
+        ("moonshot:kimi-k2.6", DISABLED, []),
+        ("kimi:kimi-k2.5", DISABLED, []),
+        ("moonshot:kimi-k3", {}, [ALWAYS]),
+        ("moonshot:kimi-k2-thinking", {}, [ALWAYS]),
+        ("moonshot:moonshot-v1-8k", {}, [UNKNOWN]),
+        ("deepseek:deepseek-reasoner", {}, [ALWAYS]),
+        ("deepseek:deepseek-v4-pro", DISABLED, []),
+        ("deepseek:deepseek-chat", {}, [UNKNOWN]),
+        ("alibaba:qwen3-max", {"enable_thinking": False}, []),
+        ("alibaba:qwen3-235b-a22b-thinking-2507", {}, [ALWAYS]),
+        ("alibaba:qwen-max", {}, [UNKNOWN]),
+        ("xai:grok-4.5", {}, [ALWAYS]),
+        ("ollama:qwen3", {"reasoning_effort": "none"}, []),
+        ("zai-glm-4.6", {"reasoning_effort": "none"}, []),
+    ],
+)
+async def test_reasoning_is_turned_off_in_the_form_of_the_vendor_or_the_setting_is_named(name, sent, dropped, in_a_run):
+    """The vendor is that of the prefix, also at another address."""
+    assert await thinking_sent(name, "off", in_a_run) == (sent, dropped)
+
+
+@pytest.mark.parametrize(
+    ("name", "sent", "dropped"),
+    [
+        ("zai:glm-4.6", {"thinking": {"type": "enabled"}}, [NO_EFFORT]),
+        ("zai:glm-5.2", {"reasoning_effort": "high"}, []),
+        ("moonshot:kimi-k2.6", {"reasoning_effort": "high"}, []),
+        ("deepseek:deepseek-v4-pro", {"reasoning_effort": "high"}, []),
+        ("alibaba:qwen3-max", {"enable_thinking": True}, [NO_EFFORT]),
+    ],
+)
+async def test_a_model_without_efforts_is_asked_to_reason_and_the_effort_is_named(name, sent, dropped, in_a_run):
+    assert await thinking_sent(name, "high", in_a_run) == (sent, dropped)
+
+
+def test_parameters_of_the_user_win_over_the_form_of_the_vendor():
+    settings = ModelSettings(thinking="off", parameters={"thinking": {"type": "enabled"}})
+    accepted, _ = profile_of("glm-4.6", "zai").accepted(settings)
+    assert (accepted.thinking, accepted.parameters) == (None, {"thinking": {"type": "enabled"}})
 
 
 def test_a_setting_that_is_left_out_is_an_event_and_not_sent():

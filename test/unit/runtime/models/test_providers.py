@@ -21,7 +21,7 @@ from operad.runtime.models.settings import ModelSettings
 from operad.runtime.models.turn import Delta
 from operad.runtime.testing import CallTools, Fail, Say
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, RequestError
+from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import AnswerSchema
 
@@ -232,12 +232,58 @@ async def test_the_key_of_the_environment_is_not_sent_to_another_address(endpoin
         await served.model.complete(HELLO)
 
 
-async def test_a_redirect_is_not_followed(endpoint, web):
+@pytest.mark.parametrize("login", ["", "ada:secret@"])
+async def test_without_a_key_no_header_of_a_key_is_sent(endpoint, login, web, monkeypatch):
+    for variable in ("ANTHROPIC_API_KEY", "GOOGLE_API_KEY"):
+        monkeypatch.setenv(variable, KEY)
+    address = (await web.serve(web.reply(b"no", 400))).replace("//", f"//{login}")
+    with pytest.raises(ModelError):
+        await Model(endpoint.name, base_url=address, max_retries=0).complete(HELLO)
+    [request] = web.requests
+    sent = {name: value for name, value in request.headers.items() if name in ("authorization", "x-api-key")}
+    assert sent == ({"authorization": "Basic YWRhOnNlY3JldA=="} if login else {})
+    assert "x-goog-api-key" not in request.headers
+
+
+async def test_a_redirect_to_another_origin_is_named_and_not_followed(endpoint, web):
     other = await web.serve(web.reply(b"{}"))
     address = await web.serve(web.reply(status=307, location=f"{other}/v1/messages"))
-    with pytest.raises(ModelError):
+    with pytest.raises(ModelError, match=f" redirects to {other}, and neither the prompt nor the key is sent"):
         await Model(endpoint.name, base_url=address, api_key=KEY, max_retries=0).complete(HELLO)
     assert len(web.requests) == 1
+
+
+async def test_a_redirect_within_the_endpoint_is_followed(endpoint, web):
+    def moved(request):
+        return web.reply(status=307, location="/new") if len(web.requests) == 1 else web.reply(b"Here.", 400)
+
+    address = await web.serve(moved)
+    with pytest.raises(RequestError, match="Here"):
+        await Model(endpoint.name, base_url=address, api_key=KEY, max_retries=0).complete(HELLO)
+    assert [request.path.partition("?")[0] for request in web.requests][1:] == ["/new"]
+
+
+@pytest.mark.parametrize("content_type", ["text/html", "text/plain"])
+async def test_a_web_page_in_place_of_an_answer_is_named_with_its_title(endpoint, content_type, web):
+    page = b"<!doctype html><html><head><title>Log in</title></head></html>"
+    address = await web.serve(web.reply(page, content_type=content_type))
+    with pytest.raises(ModelError) as raised:
+        await Model(endpoint.name, base_url=address, api_key=KEY).complete(HELLO)
+    assert str(raised.value).endswith(" answered with a web page, 'Log in'; check the address")
+    assert len(web.requests) == 1
+
+
+async def test_a_web_page_of_an_error_is_shown_by_its_title(endpoint, web):
+    address = await web.serve(web.reply(b"<html><title>Nowhere</title><p>Long.</html>", 404, content_type="text/html"))
+    with pytest.raises(ModelError, match=r"check the model's name \(404\): a web page, 'Nowhere'$"):
+        await Model(endpoint.name, base_url=address, api_key=KEY).complete(HELLO)
+
+
+async def test_a_request_that_is_too_large_says_what_to_leave_out(endpoint):
+    error = await failure(endpoint, Fail(413, "Request exceeds the maximum size", error={"type": "request_too_large"}))
+    assert (type(error), error.transient) == (PromptTooLongError, False)
+    told = "has no room for so large a request; make the prompt shorter, or leave files out (413): Request exceeds"
+    assert told in str(error)
 
 
 async def test_an_answer_without_end_is_read_no_further(endpoint, web, monkeypatch):
