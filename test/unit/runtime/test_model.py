@@ -146,9 +146,10 @@ async def test_only_what_is_set_is_sent_and_a_call_may_set_it_otherwise():
 
 
 async def test_a_single_stop_text_is_one_of_them():
+    one: Any = "END"
     async with ScriptedModel([Say("k")] * 3) as scripted:
-        await Model("m", base_url=scripted.base_url, stop="END").complete(HELLO)
-        await scripted.model.complete(HELLO, settings=ModelSettings(stop="END"))
+        await Model("m", base_url=scripted.base_url, stop=one).complete(HELLO)
+        await scripted.model.complete(HELLO, settings=ModelSettings(stop=one))
         await make_model(ModelSpec.model_validate({"base_url": scripted.base_url, "stop": "END"})).complete(HELLO)
     assert [request["stop"] for request in scripted.requests] == [["END"]] * 3
 

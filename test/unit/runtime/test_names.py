@@ -3,6 +3,7 @@
 import asyncio
 import json
 import sys
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -335,7 +336,7 @@ async def test_an_address_that_is_given_wins_over_the_variable_of_the_vendors_pa
     address = await web.serve(web.reply(b"no", 400))
     environment(ANTHROPIC_BASE_URL=address, GOOGLE_GEMINI_BASE_URL=address)
     own = PREFIXES[name.partition(":")[0]].base_url
-    client = Model(name, base_url=own, api_key=KEY)._open(Model(name, base_url=own, api_key=KEY).located())
+    client: Any = Model(name, base_url=own, api_key=KEY)._open(Model(name, base_url=own, api_key=KEY).located())
     assert urlsplit(str(client._model.base_url)).netloc == urlsplit(own).netloc
     with pytest.raises(ModelError):
         await Model(name, api_key=KEY, max_retries=0).complete(HELLO)

@@ -53,7 +53,7 @@ async def test_a_model_reads_a_long_result_to_its_end_by_the_calls_that_the_resu
         read += text
         if not note:
             return Say("done")
-        number, offset = re.search(r"read_more\(id=(\d+), offset=(\d+)\)", note).groups()
+        [(number, offset)] = re.findall(r"read_more\(id=(\d+), offset=(\d+)\)", note)
         return CallTools({"read_more": {"id": int(number), "offset": int(offset)}})
 
     answer, requests = await answered([CallTools({"rows": {}}), *[reads_on] * 4], rows)
@@ -65,7 +65,7 @@ def test_pages_end_at_the_end_of_a_line_if_one_is_near():
     results, text = ToolResults(), "".join(f"entry {number}\n" for number in range(5_000))
     page, note = results.enter("a", text).split("\n[… ")
     assert text.startswith(page)
-    offset = int(re.search(r"offset=(\d+)", note)[1])
+    [offset] = map(int, re.findall(r"offset=(\d+)", note))
     assert offset == len(page)
     assert results.read_more(1, offset).startswith(text[offset : offset + 50])
     results.enter("b", "x" * 40_000)
