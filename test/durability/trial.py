@@ -123,10 +123,18 @@ class Process:
         try:
             self._until(self._has_ended, f"the end of process {self.process.pid}, see {self._errors}")
         except HungError:
-            self.process.send_signal(signal.SIGABRT)  # makes faulthandler print its stacks
             self._read(self.process.communicate()[0])
             raise
         return self._report
+
+    def stacks(self) -> str:
+        """End the process, and return what faulthandler prints of its threads; empty if it had ended."""
+        if not self.alive:
+            return ""
+        self.process.send_signal(signal.SIGABRT)
+        self.go_on()
+        self.process.wait()
+        return f"process {self.process.pid}:\n{self.errors()[-8000:]}"
 
     def _has_ended(self) -> bool:
         with suppress(subprocess.TimeoutExpired):
@@ -250,7 +258,8 @@ class Trial:
             if (now := self._progress()) != progress:
                 progress, since = now, time.monotonic()
             if time.monotonic() > since + LONGEST:
-                raise HungError(f"nothing progressed for {LONGEST:g} s, while waiting for {description}")
+                stacks = "\n".join(each.stacks() for each in self._processes)
+                raise HungError(f"nothing progressed for {LONGEST:g} s, while waiting for {description}\n{stacks}")
             time.sleep(0.005)
 
     def _progress(self) -> object:
