@@ -138,6 +138,14 @@ class Database:
                 connection.execute(f"SET idle_in_transaction_session_timeout = {round(IDLE * 1000)}")
                 connection.commit()
 
+            @sa.event.listens_for(engine, "do_executemany")
+            def _one_by_one(cursor: Any, statement: str, rows: Any, _: Any) -> bool:  # pyright: ignore[reportUnusedFunction]
+                # psycopg would send all rows before it reads an answer. If the process is stopped meanwhile, the server does
+                # not count the transaction as idle, and its locks would block other processes for ever.
+                for row in rows:
+                    cursor.execute(statement, row)
+                return True
+
             ping_by_looking(engine)
             return engine
         options = {"cached_statements": STATEMENTS}

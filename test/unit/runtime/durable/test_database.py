@@ -10,6 +10,7 @@ import sys
 from contextlib import closing
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import pytest
 from sqlalchemy import create_engine, text
@@ -110,6 +111,36 @@ def test_a_connection_that_the_server_has_closed_is_replaced_before_it_is_used(p
     with database.engine.connect() as one, database.engine.connect() as two:
         pids = [each.exec_driver_sql("SELECT pg_backend_pid()").scalar() for each in (one, two)]
     assert pid not in pids
+    database.close()
+
+
+def test_a_process_that_stops_between_two_rows_is_idle_for_the_server_which_ends_its_transaction(postgresql):
+    psycopg = pytest.importorskip("psycopg")
+    states = []
+
+    class Row(int):
+        """A value that looks at the state of its connection when it is sent."""
+
+    class Sent(psycopg.adapt.Dumper):
+        oid = 20
+
+        def dump(self, obj):
+            asked = text("SELECT state, split_part(query, ' ', 1) FROM pg_stat_activity WHERE pid = :pid")
+            states.append(tuple(other.execute(asked, {"pid": pid}).one()))
+            return str(int(obj)).encode()
+
+    database = Database(database_url(postgresql.new()))
+    looking = database.engine.execution_options(isolation_level="AUTOCOMMIT")
+    with looking.connect() as other, database.engine.begin() as connection:
+        driver: Any = connection.connection.driver_connection
+        driver.adapters.register_dumper(Row, Sent)
+        pid = driver.info.backend_pid
+        connection.exec_driver_sql("CREATE TABLE numbers (number bigint)")
+        connection.execute(
+            text("INSERT INTO numbers VALUES (:number)"), [{"number": Row(number)} for number in range(3)]
+        )
+        assert connection.exec_driver_sql("SELECT sum(number) FROM numbers").scalar() == 3
+    assert states == [("idle in transaction", last) for last in ("CREATE", "INSERT", "INSERT")]
     database.close()
 
 
