@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Generator
@@ -18,6 +19,8 @@ from operad.runtime.values.forks import ProcessLock, after_fork
 from operad.runtime.values.message import Turn
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.text import whole
+
+_logger = logging.getLogger(__name__)
 
 APPLICATION_ID = 0x6F706163
 """Application id in the header of an SQLite file of conversations: "opac"."""
@@ -198,4 +201,5 @@ def _files(stored: str) -> tuple[FileDescriptor, ...]:
     try:
         return _FILES.validate_json(stored or "[]")
     except ValueError:
+        _logger.warning("the files of a message in a store of chats cannot be read, and are left out")
         return ()
