@@ -70,6 +70,11 @@ class Repairs(Struct, frozen=True):
             *self.inner.get(step, ()),
         )
 
+    def among(self, steps: Collection[str]) -> Repairs:
+        """Return the same with the faults inside other steps than these as faults of the operator itself."""
+        elsewhere = [fault for step, faults in self.inner.items() if step not in steps for fault in faults]
+        return Repairs((*self.own, *elsewhere), self.inner) if elsewhere else self
+
 
 NO_REPAIRS = Repairs()
 """No faults to repair."""

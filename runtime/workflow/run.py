@@ -26,6 +26,7 @@ from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage,
 from operad.runtime.values.questions import Questions
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.kept import InnerRun
+from operad.runtime.workflow.places import place_of
 from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
 from operad.runtime.workflow.verdict import by_origin, unknown_blame, with_inner
@@ -233,13 +234,13 @@ class Run:
     def _go_on(self, earlier: InnerRun) -> None:
         """Start from the outcome of an earlier run, and repair its faults."""
         self._steps.restore(earlier)
-        whole = [fault for fault in earlier.faults if not fault.operator]
-        within = tuple(fault for fault in earlier.faults if fault.operator)
+        within = tuple(fault for fault in earlier.faults if place_of(fault.place, self._plan.ids))
+        whole = [fault for fault in earlier.faults if fault not in within]
         if whole:  # any operator of the workflow may be at fault
             ran = [self._plan.ids[node] for node in earlier.done if node < self.build.first_evaluator]
             is_alone = len(ran) == 1
             within += tuple(
-                fault.model_copy(update={"operator": operator_id, "sure": fault.sure and is_alone})
+                fault.model_copy(update={"operator": operator_id, "item": None, "sure": fault.sure and is_alone})
                 for operator_id in ran
                 for fault in whole
             )

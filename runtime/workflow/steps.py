@@ -156,7 +156,10 @@ class Steps:
     def repair(self, faults: Sequence[Fault]) -> None:
         """Prepare the next round: the operators at fault run again, and those after them if their input changes."""
         plan, results = self._plan, self.results
-        self._repairs = repairs_of(faults, self._build.numbers)
+        self._repairs = {
+            node: repairs.among(trace.inner if (trace := self._traces[node]) else ())
+            for node, repairs in repairs_of(faults, self._build.numbers).items()
+        }
         for node, repairs in self._repairs.items():
             if lesson := lesson_of(repairs.own):
                 self._lessons[node] = (*(told for told in self._lessons.get(node, ()) if told != lesson), lesson)
@@ -231,34 +234,35 @@ class Steps:
 
     async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
         """Run a node; return the nodes that may start now, or None when the end node has its message."""
-        build = self._build
-        if number == build.end:
+        if number == self._build.end:
             self.results[number] = self._end_message(number)
             return None
-        node = build.nodes[number]
+        node = self._build.nodes[number]
         if node.is_evaluator and self._is_rejected(number):
             return self._end_rejected()
-        node_id, round_ = self._plan.ids[number], self._round
-        log, began = self._log, 0.0
+        node_id = self._plan.ids[number]
         path = (*self._prefix, node_id)
-        scope = Scope(run=run, path=path, operator_id=node_id, round=round_, heard=log.heard)
+        scope = Scope(run=run, path=path, operator_id=node_id, round=self._round, heard=self._log.heard)
         events.enter(scope)
         if self._earlier:
             if (kept := self._kept(number, node)) is not None:
-                log.write(_KEPT, path, node_id, round_, 1)
-                scope.trace = kept.trace
-                return self._advance(number, kept.message, scope)
+                return self._advance_kept(number, kept, scope)
             scope.earlier = self._earlier_inside(number)
         if self._outer:
             self._outer.sign_of_life()
+        return await self._run(number, node, scope)
+
+    async def _run(self, number: int, node: Node, scope: Scope) -> list[int] | None:
+        """Run an operator; return the nodes that may start now, or None when the round ends."""
+        log, run, began = self._log, scope.run, 0.0
         if log.heard:
             if log.buffered:
                 await log.room()
-            log.write(_STARTED, path, node_id, round_, 1)
+            log.write(_STARTED, scope.path, scope.operator_id, scope.round, 1)
             began = log.now()
         try:
             call = self._call_for(run, number, node)
-            if build.plain and run.journal is None:
+            if self._build.plain and run.journal is None:
                 said = await (started(node.operator, call) if self._holds_values else node.operator.run(call))
                 message = completed(said, node, call, scope)
             else:
@@ -270,7 +274,7 @@ class Steps:
             return self._record_fault(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message.own())
-            log.write(finished, path, node_id, round_, scope.attempt)
+            log.write(finished, scope.path, scope.operator_id, scope.round, scope.attempt)
         if node.stops and message.status is not WorkflowStatus.SUCCESS:
             return self._record_rejection(number, message, scope)
         return self._advance(number, message, scope)
@@ -294,8 +298,8 @@ class Steps:
         if node.is_evaluator:
             return self._call_to_judge(number, job, messages, run.deps)
         lesson, rejection = given.lesson, None
-        if lessons := self._lessons.get(number):
-            lesson = "\n".join(filter(None, (lesson, *lessons)))
+        if self._repairs:
+            lesson = self._lesson(number)
             rejection = self._rejection(number, messages)
         return OperatorCall(given.reasoner, job, messages, given.previous, lesson, deps=run.deps, rejection=rejection)
 
@@ -313,12 +317,16 @@ class Steps:
             job,
             messages,
             (*given.previous, *around),
-            given.lesson,
+            self._lesson(number),
             tuple(self.records()),
             joined_tails(messages, given.job),
             deps,
             rejection,
         )
+
+    def _lesson(self, node: int) -> str | None:
+        """Return the lessons that a node has got so far, after that of the whole run."""
+        return "\n".join(filter(None, (self._call.lesson, *self._lessons.get(node, ())))) or None
 
     def _received(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages that a node receives."""
@@ -343,6 +351,12 @@ class Steps:
         if node.is_evaluator:  # it sees all operators; one in code may depend on more
             return earlier if node.operator.asks_model and not self._changed else None
         return earlier if earlier.received(self._received(number)) else None
+
+    def _advance_kept(self, number: int, kept: Done, scope: Scope) -> list[int] | None:
+        """Store the earlier message of a node that does not run again; return the nodes that may start now."""
+        scope.write(_KEPT)
+        scope.trace, self._inputs[number] = kept.trace, kept.inputs
+        return self._advance(number, kept.message, scope)
 
     def _earlier_inside(self, number: int) -> Mapping[str, InnerRun]:
         """Return the earlier outcomes of the workflows inside a node, with the faults to repair in each."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal
 
 from typing_extensions import TypedDict
 
@@ -87,8 +87,8 @@ def on_reject_of(name: str, given: Any) -> OnReject:
     Raises:
         InputError: The value is none of these.
     """
-    if isinstance(given, str) and given in ("stop", "continue"):
-        return cast("OnReject", given)
+    if isinstance(given, WorkflowMessage) or (isinstance(given, str) and given in ("stop", "continue")):
+        return given
     told = f"workflow {name!r}: on_reject: expected 'stop', 'continue', or a value in place of the result"
     if isinstance(given, str):
         hint = did_you_mean(given, ("stop", "continue"))
