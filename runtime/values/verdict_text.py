@@ -65,7 +65,7 @@ def finding_lines(
     if len(unsure) > MOST_FAULTS:
         yield f"… and {len(unsure) - MOST_FAULTS:,} more statements that are not verified"
     for reason in dict.fromkeys(filter(None, repairs.values())):
-        yield f"runs again, too, because {reason}: {_listed([place for place in repairs if repairs[place] == reason])}"
+        yield f"runs again, too, because {short_line(reason, LONGEST_QUOTE)}: {_listed([place for place in repairs if repairs[place] == reason])}"
 
 
 def changed_lines(before: str, after: str) -> list[str]:
