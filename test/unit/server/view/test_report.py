@@ -137,7 +137,13 @@ def test_markdown_tells_state_totals_rounds_and_graph(runs):
     assert "2 rounds · 20 model calls" in text
     assert "| `write` | done | 2 | " in text
     assert "| `complaint desk` | skipped |" in text
-    assert "**Round 1**: execution error, score 4; blamed: `write`" in text
+    assert "**Round 1**: rejected (execution error), score 4 · " in text
+    assert "findings:\n\n```text\nat fault: write\n```" in text
+    assert (
+        "changed:\n\n```text\nwrite:\n- The market for heat pumps grew.\n+ The market for heat pumps grew by 12%"
+        in text
+    )
+    assert re.search(r"\*\*Round 2\*\*: accepted.* · [\d,]+ → \d+ tokens, cost 0\.\d+ USD", text)
     assert "Give each sentence its figure" in text
     assert '["search the web"]:::done' in text
     rows = dict(re.findall(r"^\| `(.+?)` \|.*\| (◆?) ?\|$", text, flags=re.MULTILINE))

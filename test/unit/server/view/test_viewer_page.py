@@ -302,9 +302,11 @@ def test_the_rounds_stand_side_by_side_with_what_the_lesson_changed(brief):
             strict=True,
         )
     )
-    assert "execution error" in rows["Verdict"]
-    assert "success" in rows["Verdict"]
-    assert "write" in rows["Blamed"]
+    assert "rejected (execution error)" in rows["Verdict"]
+    assert "accepted" in rows["Verdict"]
+    assert "write" in rows["At fault"]
+    assert re.fullmatch(r"Cost\t0\.\d+ USD\t0\.\d+ USD", rows["Cost"])
+    assert not {"Kept, input unchanged", "Not verified", "Runs again, too"} & rows.keys()
     write = brief.locator("#rounds .change").first
     assert "Give each sentence its figure" in write.inner_text()
     assert "by 12% in 2024 [1], to 2.6 million [2]" in "".join(write.locator("ins").all_inner_texts())
