@@ -67,8 +67,9 @@ KEYS: Mapping[str, Keys] = {
     "OperatorSpec": _keys(
         "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
-        "knowledge memory max_turns",
+        "knowledge memory max_turns check",
     ),
+    "CheckSpec": _keys("function", ""),
     "Example": _keys("", "input output"),
     "PolicySpec": _keys("", _POLICY),
     "BudgetSpec": _keys("", "tokens calls cost seconds"),

@@ -238,6 +238,21 @@ class MapSpec(Spec):
     )
 
 
+class CheckSpec(Spec):
+    """Function that checks the answers of an operator."""
+
+    function: Dotted = Field(
+        description="Function, as module.function. It is given the answer, and returns the fault as text or raises it as "
+        "ValueError; without a fault it returns nothing."
+    )
+
+
+CheckRef = Annotated[
+    Annotated[str, Field(pattern=r"\S"), Tag("name")] | Annotated[CheckSpec, Tag("definition")], Discriminator(kind)
+]
+"""Check of an answer: a criterion in words, or a function."""
+
+
 def _is_form(value: Any) -> Any:
     if not isinstance(value, str | dict | list):
         raise ValueError(f"must be text, a mapping or a list, not {value!r}")
@@ -305,6 +320,11 @@ class OperatorSpec(PolicySpec):
     memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
     max_turns: Count | None = Field(
         default=None, description="Maximum number of turns, in which the model calls tools or answers; by default 50."
+    )
+    check: CheckRef | None = Field(
+        default=None,
+        description="Check of each answer: a criterion in words, which its model decides, or a function. The model corrects a "
+        "fault in the same conversation, at most twice.",
     )
     class_: str = Field(
         default="", alias="class", description="Subclass of Operator or Evaluator, as package.module.Class."
