@@ -16,8 +16,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operad.cli.interruptible import ctrl_c_raises
-from operad.configs.lines import add_line, read_lines
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
+from operad.runtime.values.lines import add_line, read_lines
 
 T = TypeVar("T")
 
