@@ -45,7 +45,7 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
-from operad.runtime.values.message import StepRecord
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
 

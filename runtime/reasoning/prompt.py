@@ -6,7 +6,6 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from operad.runtime.events.tool_calls import MORE_CALLS
 from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.shown_files import ShownFiles
@@ -232,13 +231,15 @@ def _transcript(task: Task, budget: int) -> Iterator[str]:
     max_length = _fair_share(
         [len(text) for step, message_text in steps for text in (step.instruction, message_text)], budget
     )
-    calls_length = _fair_share([len("\n".join(step.tool_calls or ())) for step, _ in steps], TOOL_CALLS_BUDGET)
+    calls_length = _fair_share(
+        [len("\n".join(map(str, step.tool_calls or ()))) for step, _ in steps], TOOL_CALLS_BUDGET
+    )
     for step, message_text in steps:
         if step.operator_id in shown_ids and not step.instruction and step.tool_calls is None:
             continue
         parts = [f"Instruction:\n{fence(cut(step.instruction, max_length))}"] if step.instruction else []
         if step.tool_calls is not None:
-            parts += [_tool_calls(step.tool_calls, calls_length)]
+            parts += [_tool_calls([str(call) for call in step.tool_calls], calls_length)]
         parts += [f"Result:\n{fence(cut(message_text, max_length))}"] if message_text else []
         parts += ["Result: shown above"] if step.operator_id in shown_ids else []
         after = f" (after {', '.join(step.before)})" if step.before else ""
@@ -251,7 +252,7 @@ def _tool_calls(calls: Sequence[str], most: int) -> str:
         return "Tool calls: none"
     ends = accumulate(len(call) + 1 for call in calls)
     shown = [call for call, end in zip(calls, ends, strict=True) if end <= most + 1]
-    lines = [*shown, *[MORE_CALLS] * (len(shown) < len(calls))]
+    lines = [*shown, *["(further calls are not shown)"] * (len(shown) < len(calls))]
     return "Tool calls:\n" + fence("\n".join(lines))
 
 

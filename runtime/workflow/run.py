@@ -22,8 +22,9 @@ from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
-from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
 from operad.runtime.workflow.verdict import unknown_blame, with_inner

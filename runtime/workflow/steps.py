@@ -11,14 +11,15 @@ from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
-from operad.runtime.events.tool_calls import CACHED, ToolCalls
+from operad.runtime.events.trace import Trace
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
-from operad.runtime.values.message import StepRecord, WorkflowMessage
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import completed, perform
 from operad.runtime.workflow.rounds import at_fault
 from operad.runtime.workflow.verdict import fault_in, is_retryable, join_verdicts, joined_tails, verdict_of
@@ -64,7 +65,7 @@ class Steps:
         "_progress",
         "_round",
         "_skipped",
-        "_tool_calls",
+        "_traces",
         "active",
         "by_error",
         "cancelled",
@@ -83,7 +84,7 @@ class Steps:
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
-        self._tool_calls: list[ToolCalls | None] = [None] * len(self.results)
+        self._traces: list[Trace | None] = [None] * len(self.results)
         self._lost: AbstractSet[int] = frozenset()
         self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
         self._open: set[int] = set()
@@ -155,25 +156,23 @@ class Steps:
 
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the records of the operators that have finished."""
-        ids, parents, instructions = self._plan.ids, self._plan.parents, self._build.instructions
         return tuple(
-            StepRecord(
-                operator_id=ids[node],
-                instruction=instructions.get(ids[node], ""),
-                before=tuple(ids[parent] for parent in parents[node]),
-                message=message,
-                tool_calls=self._tool_calls_of(node),
-            )
+            self._record(node, message)
             for node, message in enumerate(self.results[: self._build.first_evaluator])
             if message is not None
         )
 
-    def _tool_calls_of(self, node: int) -> tuple[str, ...] | None:
-        """Return the tool calls of an operator that has finished; None if it has no tools."""
-        calls, has_tools = self._tool_calls[node], self._build.nodes[node].has_tools
-        if calls is not None and (has_tools or not calls.cached):
-            return calls.lines
-        return () if has_tools else None
+    def _record(self, node: int, message: WorkflowMessage) -> StepRecord:
+        ids, trace, has_tools = self._plan.ids, self._traces[node], self._build.nodes[node].has_tools
+        return StepRecord(
+            operator_id=ids[node],
+            instruction=self._build.instructions.get(ids[node], ""),
+            before=tuple(ids[parent] for parent in self._plan.parents[node]),
+            message=message,
+            tool_calls=tuple(trace.calls) if trace and trace.calls else () if has_tools else None,
+            calls_missing=trace.calls_missing if trace else "",
+            passages=trace.passages if trace else (),
+        )
 
     def _without_message(self) -> list[int]:
         """Return the nodes that have not finished and were not skipped."""
@@ -262,16 +261,14 @@ class Steps:
 
     def _advance(self, node: int, message: WorkflowMessage, scope: Scope) -> list[int] | None:
         """Store the message of a node; return the nodes that may start now, or None when the round ends."""
-        run, calls, outer = scope.run, scope.tool_calls, self._outer
-        self.results[node], self._tool_calls[node] = message, calls
+        run, outer = scope.run, self._outer
+        self.results[node], self._traces[node] = message, scope.trace
         if message.holds_values:
             self._holds_values = True
         if run.finished is not None:
             run.finished["/".join(scope.path)] = message
         if outer:
             outer.sign_of_life()
-            if calls is not None and calls.cached and self._build.nodes[node].has_tools:
-                outer.add_tool_call(CACHED)  # the calls are unknown to the enclosing operators, too
         ready = self._progress.finish(node, message.ports)
         self.active += len(ready) - 1
         end = self._build.end
