@@ -13,8 +13,9 @@ from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.json_like import as_json
 from operad.runtime.values.json_lines import read_list
-from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.round_trip import message_of
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.value import Value
 
 MAX_BYTES = 64 * 2**20
