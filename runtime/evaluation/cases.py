@@ -56,14 +56,15 @@ def _steps(value: Any) -> Any:
             records.append(each)
             continue
         record = dict(cast("Mapping[str, Any]", each))
-        message = _message(record.get("message", ""))
+        message: WorkflowMessage = _message(record.get("message", ""))
         record["message"] = message.changed(operator_id=record.get("operator_id", ""))
         records.append(StepRecord.model_validate(record))
     return tuple(records)
 
 
 def _is_record(value: Any) -> bool:
-    return isinstance(value, dict) and bool(value) and cast("dict[str, Any]", value).keys() <= _STEP_FIELDS
+    names = set(cast("dict[str, Any]", value)) if isinstance(value, dict) else set[str]()
+    return bool(names) and names <= _STEP_FIELDS
 
 
 class Case(Value):
@@ -101,11 +102,13 @@ class Case(Value):
     @classmethod
     def _with_job(cls, fields: Any) -> Any:
         """Return the fields with one `Job`, which is known by the name of the case."""
-        if not isinstance(fields, dict) or isinstance(fields.get("job"), Job):
-            return cast("Any", fields)
+        if not isinstance(fields, dict):
+            return fields
         fields = cast("dict[str, Any]", fields)
-        given = fields.get("job", {})
-        job: dict[str, Any] = {"goal": given} if isinstance(given, str) else dict(given)
+        given: Any = fields.get("job", {})
+        if not isinstance(given, str | dict):
+            return fields
+        job: dict[str, Any] = {"goal": given} if isinstance(given, str) else {**given}
         job |= {key: fields[key] for key in _JOB_KEYS if key in fields}
         rest = {key: value for key, value in fields.items() if key not in _JOB_KEYS}
         return {**rest, "job": Job.model_validate({"id": str(fields.get("name", "")), **job})} if job else rest
@@ -176,7 +179,7 @@ class Dataset(Value):
         elif isinstance(cases, str | Path):
             found = cls.load(cases)
         elif isinstance(cases, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-            found = Dataset(cases=tuple(cases))
+            found = Dataset(cases=cast("Any", tuple(cases)))
         else:
             raise InputError(f"cases: expected a list of cases, a Dataset or a file; got {short_repr(cases)}")
         if not found.cases:

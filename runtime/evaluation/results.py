@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 from pydantic import Field, JsonValue
@@ -180,10 +179,10 @@ class Uses:
             case _:
                 pass
 
-    def uses(self) -> Mapping[str, OperatorUse]:
+    def uses(self) -> dict[str, OperatorUse]:
         """Return the work of each operator, in the order of the workflow."""
         return {
-            name: OperatorUse(**{**use, "lessons": tuple(use["lessons"][:MOST_LESSONS])})
+            name: OperatorUse.model_validate({**use, "lessons": tuple(use["lessons"][:MOST_LESSONS])})
             for name, use in self._uses.items()
         }
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 from operad.runtime.values.errors import FaultError
 from operad.runtime.values.json_like import as_json
@@ -35,7 +35,8 @@ def contains(output: Any, expected: Any) -> None:
         FaultError: The output lacks a text.
     """
     found = output if isinstance(output, str) else str(as_json(output))
-    missing = [each for each in (expected if isinstance(expected, list) else [expected]) if str(each) not in found]
+    wanted = cast("list[Any]", expected) if isinstance(expected, list) else [expected]
+    missing = [each for each in wanted if str(each) not in found]
     if missing:
         raise FaultError(f"lacks {', '.join(map(_shown, missing))}: {_shown(found)}")
 

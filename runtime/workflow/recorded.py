@@ -11,7 +11,7 @@ from operad.runtime.graph.edges import Function, Port
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import InputError, Issue
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
@@ -73,7 +73,7 @@ class RecordedOperator(BaseOperator[Any]):
             trace = scope.traced()
             trace.calls, trace.calls_missing = [*(record.tool_calls or ())], record.calls_missing
             trace.passages = record.passages
-        return record.message
+        return record.message.changed(usage=NO_USAGE)  # the calls of the recorded run cost nothing now
 
 
 def recorded_workflow(
