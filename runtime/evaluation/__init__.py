@@ -5,6 +5,7 @@
 
 from operad.runtime.evaluation.cases import Case, Dataset
 from operad.runtime.evaluation.comparison import Comparison, Difference
+from operad.runtime.evaluation.measurement import JudgedCase, Measurement, Share
 from operad.runtime.evaluation.report import EvaluationReport, EvaluatorSummary, OperatorSummary
 from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, ReportCase
 from operad.runtime.evaluation.scorers import contains, equals
@@ -17,9 +18,12 @@ __all__ = [
     "EvaluationReport",
     "EvaluatorResult",
     "EvaluatorSummary",
+    "JudgedCase",
+    "Measurement",
     "OperatorSummary",
     "OperatorUse",
     "ReportCase",
+    "Share",
     "contains",
     "equals",
 ]
