@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -113,9 +113,19 @@ def process_all(
         IncompleteError: An item failed.
         SystemExit: Interrupted; its status is 130.
     """
+    run_interruptibly(process_concurrently(items, process, at_once), progress_text)
+
+
+def run_interruptibly(work: Coroutine[Any, Any, T], progress_text: Callable[[], str]) -> T:
+    """Run a coroutine, and print the progress if it ends early.
+
+    Raises:
+        IncompleteError: The coroutine failed.
+        SystemExit: Interrupted; its status is 130.
+    """
     try:
         with ctrl_c_raises():
-            asyncio.run(process_concurrently(items, process, at_once))
+            return asyncio.run(work)
     except KeyboardInterrupt:
         print(f"operad: interrupted; {progress_text()}", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from None

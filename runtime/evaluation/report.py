@@ -229,8 +229,9 @@ class EvaluationReport(Value):
                     {"workflow": json.loads(head)["evaluation"]["workflow"], "cases": list(latest.values())}
                 )
             found: Any = json.loads(text)
-            known = {name: found[name] for name in ("workflow", "cases")}
-            return cls.model_validate(known)
+            if "summary" in found:  # as the command prints it
+                found = {"workflow": found["summary"]["workflow"], "cases": found["items"]}
+            return cls.model_validate({name: found[name] for name in ("workflow", "cases")})
         except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
             raise InputError(f"{path}: is no report of an evaluation: {str(error)[:300]}") from error
 
