@@ -56,7 +56,7 @@ class OperatorSummary(Value):
         name: Id of the operator.
         runs: Number of times that it ran.
         blamed: Number of runs in which an evaluator of the evaluation blamed it.
-        repaired: Number of rounds in which the workflow's own evaluators blamed it.
+        blamed_in_rounds: Number of rounds in which the workflow's own evaluators blamed it.
         lessons: The lessons for it, with their numbers, the most frequent first.
         usage: Usage of its model calls.
         seconds: Median of its time in a run.
@@ -66,7 +66,7 @@ class OperatorSummary(Value):
     name: str
     runs: int
     blamed: int
-    repaired: int
+    blamed_in_rounds: int
     lessons: tuple[tuple[str, int], ...]
     usage: Usage
     seconds: float
@@ -148,7 +148,7 @@ class EvaluationReport(Value):
             name=name,
             runs=sum(use.runs for use in uses),
             blamed=blamed,
-            repaired=sum(use.blamed for use in uses),
+            blamed_in_rounds=sum(use.blamed for use in uses),
             lessons=tuple(given.most_common()),
             usage=_sum(use.usage for use in uses),
             seconds=median([use.seconds for use in uses if use.runs] or [0.0]),

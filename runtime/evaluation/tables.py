@@ -113,7 +113,7 @@ def _operators(report: EvaluationReport) -> Table:
             each.runs,
             each.blamed,
             each.blamed / runs if runs else None,
-            each.repaired,
+            each.blamed_in_rounds,
             f"{each.usage.tokens:,}",
             _cost(each.usage),
             f"{each.seconds:.2f}",
@@ -121,7 +121,7 @@ def _operators(report: EvaluationReport) -> Table:
         )
         for each in report.operators
     ]
-    columns = ("operator", "runs", "blamed", "of runs (%)", "rounds repaired", "tokens", "cost", "seconds", "lessons")
+    columns = ("operator", "runs", "blamed", "of runs (%)", "blamed in rounds", "tokens", "cost", "seconds", "lessons")
     return Table("Operators", columns, rows)
 
 

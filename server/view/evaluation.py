@@ -29,10 +29,10 @@ main { display: block; max-width: 1200px; margin: 0 auto; padding: 16px; }
 main > * { background: none; border: 0; }
 h1 { white-space: normal; max-width: none; }
 h2 { font-size: 15px; margin: 22px 0 8px; }
-table { border-collapse: collapse; background: var(--card); border: 1px solid var(--line); width: 100%; }
+table { border-collapse: collapse; background: var(--card); border: 1px solid var(--line); }
 th, td { text-align: start; padding: 5px 10px; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
 th { color: var(--soft); font-weight: 550; }
-td.number { text-align: end; font-variant-numeric: tabular-nums; white-space: nowrap; }
+td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
 details { background: var(--card); border: 1px solid var(--line); border-radius: 9px; margin: 6px 0; padding: 8px 12px; }
 summary { cursor: pointer; font-weight: 550; overflow-wrap: anywhere; }
 details.failed { border-inline-start: 4px solid var(--failed); }

@@ -167,7 +167,7 @@ def test_the_workflow_s_own_verdict_counts_and_its_blame_is_counted_by_operator(
     assert report.cases[0].false_rejection
     assert not report.cases[0].passed
     by_name = {each.name: each for each in report.operators}
-    assert (by_name["answer"].repaired, by_name["answer"].lessons) == (1, (("Whisper.", 1),))
+    assert (by_name["answer"].blamed_in_rounds, by_name["answer"].lessons) == (1, (("Whisper.", 1),))
     assert by_name["loud"].judges
 
 
