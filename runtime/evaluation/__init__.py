@@ -6,6 +6,7 @@
 from operad.runtime.evaluation.cases import Case, Dataset
 from operad.runtime.evaluation.comparison import Comparison, Difference
 from operad.runtime.evaluation.measurement import JudgedCase, Measurement, Share
+from operad.runtime.evaluation.recording import case_of
 from operad.runtime.evaluation.report import EvaluationReport, EvaluatorSummary, OperatorSummary
 from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, ReportCase
 from operad.runtime.evaluation.scorers import contains, equals
@@ -24,6 +25,7 @@ __all__ = [
     "OperatorUse",
     "ReportCase",
     "Share",
+    "case_of",
     "contains",
     "equals",
 ]

@@ -118,6 +118,7 @@ class Case(Value):
         values = self.model_dump(mode="json", exclude_defaults=True)
         job = self.job.model_dump(mode="json", exclude_defaults=True, exclude={"id", "session_id"})
         found = {"name": self.name, "job": job.pop("goal", ""), **job}
+        found |= {"files": [str(file.path) for file in self.job.files]} if self.job.files else {}
         steps = {step.operator_id: _record_as_json(step) for step in self.steps}
         return {
             **found,
