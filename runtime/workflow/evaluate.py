@@ -44,6 +44,7 @@ from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus, new_id
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run_store import RunStore
@@ -192,7 +193,7 @@ async def _run_case(
     else:
         fields |= {"status": result.status, "rounds": result.rounds, "usage": result.usage}
         fields["output"] = _json_of(result)
-        run = _FinishedRun(case, result, records or _records_of(result), run_id)
+        run = _FinishedRun(case, result, _of_best_round(records, result), run_id)
         fields["evaluators"] = tuple([await judge.judge(run) for judge in judges])
     seconds = loop.time() - began
     found = uses.uses()
@@ -210,8 +211,13 @@ class _FinishedRun(NamedTuple):
     run_id: str
 
 
-def _records_of(result: Result[Any]) -> Sequence[StepRecord]:
-    return [StepRecord(operator_id=key, message=message) for key, message in result.messages.items()]
+def _of_best_round(records: Sequence[StepRecord], result: Result[Any]) -> Sequence[StepRecord]:
+    """Return the records with the messages of the best round; a run that had finished before has the messages only."""
+    kept, best = {record.operator_id: record for record in records}, result.messages
+    for key, message in best.items():
+        record = kept.get(key, StepRecord(operator_id=key))
+        kept[key] = record.model_copy(update={"message": message, "skipped": "", "changed": False})
+    return [record for key, record in kept.items() if key in best or record.skipped or key not in result.steps]
 
 
 def _json_of(result: Result[Any]) -> Any:
@@ -357,13 +363,12 @@ def _scored(evaluator: Any, subject: Subject) -> Scorer | Judge:
 
 def result_of(name: str, verdict: WorkflowMessage) -> EvaluatorResult:
     """Return the verdict of an evaluator as its result."""
-    faults = verdict.faults or tuple(Fault(operator=who, lesson=verdict.lesson) for who in verdict.blame)
     return EvaluatorResult(
         name=name,
         passed=verdict.status is WorkflowStatus.SUCCESS,
         score=verdict.score,
         reason=verdict.evaluation,
-        faults=faults,
+        faults=faults_of(verdict),
         usage=verdict.usage,
     )
 

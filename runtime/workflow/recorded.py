@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from operad.runtime.events import current_scope
@@ -13,6 +13,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.places import place_of
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 
@@ -22,12 +23,16 @@ class RecordedOperator(BaseOperator[Any]):
     Args:
         record: The record of the operator.
         operator: The operator of which it is a record; None if it is not known.
+        recorded: The records of the operators inside it.
     """
 
     asks_model = False
 
-    def __init__(self, record: StepRecord, operator: BaseOperator | None = None) -> None:
+    def __init__(
+        self, record: StepRecord, operator: BaseOperator | None = None, recorded: Sequence[StepRecord] = ()
+    ) -> None:
         self.record = record
+        self.recorded = recorded
         self._operator = operator
         self.takes_one_port = operator is not None and operator.takes_one_port
         self.gives_items = operator is not None and operator.gives_items
@@ -94,15 +99,16 @@ def recorded_workflow(
         graph: The graph of the workflow that ran; by default, the records say which operators follow each other.
         name: Name of the workflow.
     """
-    flow = BuiltinWorkflow(name=name)
-    by_id = {record.operator_id: record for record in records if "/" not in record.operator_id}
+    flow = BuiltinWorkflow(name=name, max_rounds=1)
     operators: Mapping[str, BaseOperator] = graph.operators if graph else {}
-    ids = [*operators, *(each for each in by_id if each not in operators and not (graph and "[" in each))]
+    own, inner = _by_operator(records, operators)
     steps = {
         each: RecordedOperator(
-            by_id.get(each, StepRecord(operator_id=each, skipped="it did not run")), operators.get(each)
+            own.get(each, StepRecord(operator_id=each, skipped="it did not run")),
+            operators.get(each),
+            inner.get(each, ()),
         )
-        for each in ids
+        for each in operators or own
     }
     for each, step in steps.items():
         before: Mapping[str, Any] = graph.before.get(each, {}) if graph else dict.fromkeys(step.record.before)
@@ -115,13 +121,29 @@ def recorded_workflow(
     return flow
 
 
+def _by_operator(
+    records: Sequence[StepRecord], operators: Collection[str]
+) -> tuple[dict[str, StepRecord], dict[str, list[StepRecord]]]:
+    """Return the records of operators, and those of the operators inside of each, by id."""
+    known = operators or [record.operator_id for record in records if "/" not in record.operator_id]
+    own: dict[str, StepRecord] = {}
+    inner: dict[str, list[StepRecord]] = {}
+    for record in records:
+        place = place_of(record.operator_id, known)
+        if record.operator_id in known:
+            own[record.operator_id] = record
+        elif place is not None:
+            inner.setdefault(place.operator, []).append(record.model_copy(update={"changed": False}))
+    return own, inner
+
+
 def graph_issues(case: str, records: Sequence[StepRecord], graph: WorkflowGraph | None) -> list[Issue]:
     """Return the issues of the records of a labelled case: operators that are missing, unknown, or not connected."""
     ids = [record.operator_id for record in records]
     if not ids:
         return [Issue("steps", "has no answers of operators; write them under steps, by the operators' ids", case)]
     if graph is not None:
-        unknown = [each for each in ids if each not in graph.operators and "/" not in each and "[" not in each]
+        unknown = [each for each in ids if place_of(each, graph.operators) is None]
         return [Issue("steps", f"the workflow has no operator {each!r}", case) for each in unknown]
     known = set(ids)
     return [

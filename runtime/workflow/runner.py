@@ -320,6 +320,7 @@ class Runner(Definition[T]):
             listeners = (*listeners, *progress_in_notebook())
         log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
+        run.is_traced = run.is_traced or bool(further)  # they may be judged when the run has finished
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=streamed)
 

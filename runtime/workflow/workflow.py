@@ -465,7 +465,7 @@ class Workflow(Runner[T]):
 
         async def run(job: Job, run_id: str, listener: Listener) -> tuple[Result[Any], Sequence[StepRecord]]:
             found, message = await self._run_to_end(self._call_of(job, reasoner, deps=deps), run_id, [listener])
-            return self._result(found, message), found.transcript()
+            return self._result(found, message), found.records()
 
         subject = Subject(self.name, self.graph(), run, self.cancel, reasoner, store)
         return await evaluate(

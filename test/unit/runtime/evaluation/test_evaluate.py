@@ -333,3 +333,17 @@ def test_a_file_of_results_for_a_durable_workflow_is_refused(tmp_path):
     flow = Workflow(look, durable=tmp_path / "runs.db")
     with pytest.raises(InputError, match="its database keeps the results"):
         flow.evaluate([Case("a", job="a")], results=tmp_path / "results.jsonl")
+
+
+def test_a_judge_sees_the_operators_inside_of_others():
+    inside = Workflow(Operator("Find it.", id="find") >> Operator("Check it.", id="check"), name="draft")
+    flow = Workflow(inside >> Operator("Write.", id="write"))
+    style = Evaluator("Fine.", id="style")
+    script = ["found", "checked", "written", json.dumps(ACCEPTED)]
+    with ScriptedModel(script) as within:
+        judged_within = Workflow(inside >> Operator("Write.", id="write"), evaluator=style)
+        judged_within.run("x", model=within.model)
+    with ScriptedModel(script) as after:
+        report = flow.evaluate([Case("a", job="x")], style, model=after.model)
+    assert report.passed == 1
+    assert after.requests[-1]["messages"] == within.requests[-1]["messages"]
