@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, ClassVar, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
-from operad.runtime.values.json_like import as_json
+from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.json_like import JsonLike, as_json
 from operad.runtime.values.json_lines import read_list
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.round_trip import message_of
@@ -98,6 +99,25 @@ class Case(Value):
 
     _positional: ClassVar[str] = "name"
 
+    if TYPE_CHECKING:  # the fields take what callers write
+
+        def __init__(
+            self,
+            name: str,
+            *,
+            job: Job | str | Mapping[str, Any] = "",
+            context: str = "",
+            inputs: Mapping[str, JsonLike] | None = None,
+            files: Sequence[FileDescriptor | str | Path] = (),
+            expected: JsonLike = None,
+            metadata: Mapping[str, JsonLike] | None = None,
+            tags: Sequence[str] = (),
+            steps: Sequence[StepRecord] | Mapping[str, Any] = (),
+            accepted: bool | None = None,
+            blame: Sequence[str] = (),
+            script: Sequence[Mapping[str, Any]] = (),
+        ) -> None: ...
+
     @model_validator(mode="before")
     @classmethod
     def _with_job(cls, fields: Any) -> Any:
@@ -151,6 +171,10 @@ class Dataset(Value):
 
     _positional: ClassVar[str] = "cases"
 
+    if TYPE_CHECKING:
+
+        def __init__(self, cases: Sequence[Case | Mapping[str, Any]]) -> None: ...
+
     @model_validator(mode="after")
     def _check_names(self) -> Dataset:
         names = [case.name for case in self.cases]
@@ -180,7 +204,7 @@ class Dataset(Value):
         elif isinstance(cases, str | Path):
             found = cls.load(cases)
         elif isinstance(cases, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
-            found = Dataset(cases=cast("Any", tuple(cases)))
+            found = Dataset(cases=tuple(cases))
         else:
             raise InputError(f"cases: expected a list of cases, a Dataset or a file; got {short_repr(cases)}")
         if not found.cases:

@@ -67,7 +67,7 @@ class Comparison(Value):
 
 
 AMOUNTS = ("tokens", "cost (USD)", "seconds")
-"""Names of the measures that are no rates."""
+"""Names of the measures other than rates and scores."""
 
 Measures = Mapping[str, Mapping[str, float]]
 """Means of a report by measure and case."""

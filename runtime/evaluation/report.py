@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import fmean, median
 from typing import Any, ClassVar
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from operad.runtime.evaluation.comparison import AMOUNTS, Comparison, Measures, compared
 from operad.runtime.evaluation.results import EvaluatorResult, ReportCase
@@ -85,7 +85,7 @@ class EvaluationReport(Value):
         cases: Results of the cases, in the order of the data set.
     """
 
-    workflow: str
+    workflow: str = Field(kw_only=False)
     cases: tuple[ReportCase, ...] = ()
 
     _positional: ClassVar[str] = "workflow"
@@ -217,7 +217,7 @@ class EvaluationReport(Value):
         """Read a report: what `save` or ``operad evaluate cases --json`` wrote, or the results of an evaluation.
 
         Raises:
-            InputError: The file does not exist, is too large, or is no report.
+            InputError: The file does not exist, is too large, or holds something else.
         """
         text = FileDescriptor.of(path).read_text(MAX_BYTES)
         try:
@@ -233,7 +233,7 @@ class EvaluationReport(Value):
                 found = {"workflow": found["summary"]["workflow"], "cases": found["items"]}
             return cls.model_validate({name: found[name] for name in ("workflow", "cases")})
         except (ValueError, KeyError, TypeError, RecursionError, ValidationError) as error:
-            raise InputError(f"{path}: is no report of an evaluation: {str(error)[:300]}") from error
+            raise InputError(f"{path}: cannot be read as a report of an evaluation: {str(error)[:300]}") from error
 
 
 def _measured(case: ReportCase) -> Iterable[tuple[str, float]]:

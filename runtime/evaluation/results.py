@@ -122,7 +122,7 @@ class ReportCase(Value):
 
     @property
     def problems(self) -> list[str]:
-        """Why the case did not pass, a line for each problem."""
+        """Reasons for which the case did not pass, a line for each."""
         if self.error:
             return [f"the run failed: {self.error}"]
         lines: list[str] = []

@@ -62,7 +62,8 @@ def measurement_tables(measured: Measurement) -> list[Table]:
         (
             case.name,
             "right" if case.right else f"wrong: {', '.join(case.at_fault) or 'blame not labelled'}",
-            case.error or f"{'accepted' if case.accepted else 'rejected'}: {', '.join(case.blamed) or 'nobody blamed'}",
+            case.error
+            or f"{'accepted' if case.accepted else 'rejected'}: {', '.join(case.blamed) or 'no operator blamed'}",
             short_line(case.reason, _LONGEST),
         )
         for case in measured.cases

@@ -59,7 +59,7 @@ AT_ONCE = 8
 """Default number of cases that run at the same time."""
 
 _NAMES = ("output", "expected", "inputs", "metadata", "result", "job")
-"""Names of the parameters of an evaluator in code that are no operators."""
+"""Names of the parameters of an evaluator in code that do not stand for operators."""
 
 _MOST_OF_AN_ERROR = 2_000
 
@@ -187,7 +187,7 @@ async def _run_case(
     except PausedError as paused:
         await subject.cancel(run_id)
         asked = "; ".join(question.text for question in paused.questions)
-        fields["error"] = f"it asks a person, and nobody answers in an evaluation: {asked}"
+        fields["error"] = f"it asks a person, which an evaluation cannot answer: {asked}"
     except Exception as error:  # noqa: BLE001 - a failing case must not lose the others
         fields["error"] = describe(error)[:_MOST_OF_AN_ERROR]
     else:

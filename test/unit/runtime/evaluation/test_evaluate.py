@@ -18,6 +18,7 @@ from operad import (
     operator,
     tool,
 )
+from operad.runtime.durable import Ledger
 from operad.runtime.evaluation import Case, EvaluationReport, contains, equals
 from operad.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 
@@ -156,7 +157,7 @@ def test_a_case_that_asks_a_person_fails_and_says_what_it_asked():
         return str(await context.ask(f"Pay {job.goal}?", bool))
 
     report = Workflow(pay).evaluate([Case("a", job="9 euros")])
-    assert report.cases[0].error == "it asks a person, and nobody answers in an evaluation: Pay 9 euros?"
+    assert report.cases[0].error == "it asks a person, which an evaluation cannot answer: Pay 9 euros?"
 
 
 def test_the_workflow_s_own_verdict_counts_and_its_blame_is_counted_by_operator():
@@ -250,6 +251,7 @@ def test_two_hundred_cases_that_are_cancelled_in_the_middle_continue_where_they_
 
         async def interrupted():
             task = asyncio.current_task()
+            assert task is not None
 
             def progress(done, total, case):
                 progressed.append((done, total))
@@ -314,13 +316,11 @@ def test_a_durable_workflow_keeps_the_runs_and_verdicts_in_its_database(tmp_path
         return ACCEPTED if task.instruction.startswith("Judge") else "Yes."
 
     def evaluation():
-        flow = Workflow(Operator("Answer.", id="answer"), durable=tmp_path / "runs.db", name="kept")
-        try:
-            judge = Evaluator("Polite.", id="style")
+        with Ledger(tmp_path / "runs.db") as ledger:
+            flow = Workflow(Operator("Answer.", id="answer"), durable=ledger, name="kept")
             cases = [Case("a", job="a"), Case("b", job="b")]
+            judge = Evaluator("Polite.", id="style")
             return flow.evaluate(cases, judge, run_id="nightly", model=ScriptedReasoner(reply))
-        finally:
-            flow._runs.store.close()
 
     first, second = evaluation(), evaluation()
     assert sorted(asked) == ["Answe", "Answe", "Judge", "Judge"]

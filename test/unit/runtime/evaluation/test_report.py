@@ -5,7 +5,7 @@ import pytest
 from operad import Fault, InputError
 from operad.runtime.evaluation import EvaluationReport, EvaluatorResult, OperatorUse, ReportCase
 from operad.runtime.evaluation.comparison import difference
-from operad.runtime.values.message import Usage
+from operad.runtime.values.message import Usage, WorkflowStatus
 
 
 def ran(name, *, passed=True, status="SUCCESS", error="", score=None, cost=0.0, faults=(), tags=(), repeat=1):
@@ -14,7 +14,7 @@ def ran(name, *, passed=True, status="SUCCESS", error="", score=None, cost=0.0, 
     return ReportCase(
         name=name,
         repeat=repeat,
-        status=None if error else status,
+        status=None if error else WorkflowStatus(status),
         error=error,
         evaluators=results,
         usage=usage,
@@ -76,7 +76,7 @@ def test_a_report_is_read_back_from_its_file(tmp_path):
 
 def test_a_file_that_is_no_report_is_an_error(tmp_path):
     (tmp_path / "other.json").write_text('{"figs": 3}')
-    with pytest.raises(InputError, match="is no report of an evaluation"):
+    with pytest.raises(InputError, match="cannot be read as a report"):
         EvaluationReport.load(tmp_path / "other.json")
 
 
@@ -105,6 +105,7 @@ def test_the_interval_of_a_rate_is_that_of_bonett_and_price():
 
 def test_the_interval_of_a_few_equal_pairs_does_not_vanish():
     found = difference("passed", [(0, 1)] * 3)
+    assert found.low is not None
     assert found.low < found.change == 1.0
     assert not difference("passed", [(1, 1)] * 3).is_clear
 
@@ -112,5 +113,6 @@ def test_the_interval_of_a_few_equal_pairs_does_not_vanish():
 def test_the_interval_of_a_mean_is_students():
     found = difference("tokens", [(10, 12), (20, 21), (30, 36)])
     assert found.change == 3.0
+    assert found.high is not None
     assert found.high - found.change == pytest.approx(4.303 * 2.6458 / 3**0.5, abs=0.01)
     assert not found.is_clear
