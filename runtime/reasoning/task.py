@@ -68,6 +68,7 @@ class Task(Record):
         insights: Insights of earlier runs.
         lesson: Lessons from earlier attempts.
         rejection: Rejected answer of the operator in the last round; None if it was not rejected.
+        followup: What is said in the conversation of `rejection`, in place of the faults of its answer.
         files: Files of the job.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
@@ -90,6 +91,7 @@ class Task(Record):
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     rejection: Rejection | None = None
+    followup: str = ""
     files: tuple[FileDescriptor, ...] = ()
     settings: ModelSettings = NO_SETTINGS
     max_turns: int | None = None
