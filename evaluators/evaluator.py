@@ -181,7 +181,7 @@ class Evaluator(Operator):
         if verdict.status is WorkflowStatus.SUCCESS and not verdict.unsure:
             return verdict
         scope = current_scope()
-        exchange: Exchange | None = scope.trace.exchange if scope else None
+        exchange: Exchange | None = scope.trace.exchange if scope and scope.trace else None
         if exchange is None:
             return await self._ask_verdict(call, steps, steps)
         known = evidence(without_evidence(steps), call.messages, _room(thinker, exchange))
