@@ -17,29 +17,25 @@ from operad.runtime.values.step_record import StepRecord
 INSTRUCTION = """\
 Judge what the operators produced for the job.
 
-1. Take each criterion in turn and check the result against the job, its inputs and files, the tool results and the \
-passages: compare every name, number, date and quotation with its source, recompute every sum, count and conversion, and \
-look for what is missing. What an operator says about its own work is no evidence. Say in `evaluation`, briefly, what you \
-checked and what is wrong.
-2. For each thing that is wrong with the result, walk the operators from the first to the last, and name the first whose \
-result is wrong although what it received was right. That is a fault: in `wrong`, quote that operator's words (for an \
-omission, say what is missing); in `right`, give what they must be; in `lesson`, tell the operator what to do differently. \
-Independent faults are separate faults.
-   - Not at fault: an operator that only passed a fault on; an operator whose error is no longer in the result; a breach \
-of an operator's instruction that no criterion mentions, unless the result is worse for it; an operator that did not run \
-(its branch was chosen by an earlier one, which may be at fault).
-   - At fault too: an operator that was to check for just this fault, and found nothing.
-   - If you cannot tell where a fault began, name the likeliest operator, with `sure` false.
-3. In `unsure`, list the statements that a criterion requires to be verified and that you cannot verify, because \
-something is not shown to you, with the reason. Such a statement is no fault, and is never accepted in silence. If \
-everything is shown and a statement has no source, it is wrong.
+1. Take what the job demands and each criterion in turn. Compare every name, number, date and quotation of the result with \
+its source (job, inputs, files, tool results, passages), recompute every sum and count, and look for what is missing. What \
+an operator says of its own work is no evidence. In `evaluation`, say briefly what is wrong, and why.
+2. For each wrong point, walk the operators in order and name the first whose result is wrong although what it received \
+for this point (the job, and the results after which it ran) was right. In `wrong`, quote its words, or say what it left \
+out; in `right`, what they must be; in `lesson`, what to do differently.
+- At fault too: an operator that had to check for this and found nothing.
+- Not at fault: an operator that passed a fault on; an error that is no longer in the result; a breached instruction that \
+no criterion mentions and that makes the result no worse.
+- If you cannot tell where a fault began, name the likeliest operator with `sure` false.
+3. In `unsure`, list what must be verified and cannot, because you are not shown what it rests on. It is no fault, and must \
+not pass in silence. A statement that is not in the source that you are shown is wrong.
 4. Choose `status` by where the first wrong result is:
-- EXECUTION_ERROR: it is that of an operator here.
-- INPUT_DATA_ERROR: it is that of an earlier expert, named in `faults`; or the job contradicts itself or lacks what the \
-result needs, so that no result can be right: say so in `evaluation`, with `faults` empty.
-- JOB_TOO_COMPLICATED_ERROR: no operator here could do it, whatever it is told; the job must be split.
-- SUCCESS: nothing is wrong; `faults` is empty. Taste is no fault.
-5. In `score`, rate from 0 to 10 how far the result does the job and meets the criteria.
+- EXECUTION_ERROR: of an operator here.
+- INPUT_DATA_ERROR: of an earlier expert, named in `faults`; or the job contradicts itself or lacks what the result needs, \
+so that no result can be right (`faults` empty).
+- JOB_TOO_COMPLICATED_ERROR: no operator here could do it, whatever it is told.
+- SUCCESS: nothing is wrong (`faults` empty).
+5. In `score`, rate from 0 to 10 how far the result does the job.
 
 Criteria:
 """
