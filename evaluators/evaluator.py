@@ -163,6 +163,9 @@ class Evaluator(Operator):
             known = judge_again(steps, _room(thinker, last.exchange))
             report_cut(known)
             verdict = await self._ask_verdict(call, steps, steps, last, known.operators)
+        scope = current_scope()
+        if scope and scope.trace and not scope.run.repeats:
+            scope.trace.exchange = None  # no later round goes on with it
         if verdict.unsure:
             _logger.warning("evaluator %r could not verify: %s", self.get_id(), "; ".join(verdict.unsure))
         return verdict

@@ -240,10 +240,12 @@ class Worker:
             given["lesson"],
             tuple(given["transcript"]),
             given["judged"],
+            rejection=given.get("rejection"),
         )
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)
         run = _RunOfOneOperator(build, call, log, prefix=path[:-1], insights=insights)
+        run.repeats = bool(given.get("repeats"))
         run.spend(given["used"])
         outer = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
         run.calls = (*outer, *run.calls)

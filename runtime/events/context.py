@@ -85,6 +85,7 @@ class RunInProgress(Protocol):
     usage: Usage
     finished: dict[str, WorkflowMessage] | None
     idle: int
+    repeats: bool
 
     @property
     def job(self) -> Job:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import ClassVar
 
 from operad.runtime.models.messages import Message
@@ -17,11 +17,11 @@ class Exchange(Record):
 
     Attributes:
         messages: The messages, with tool calls and their results; the last one is the answer.
-        results: Whole texts of the results of tools, of which the messages may show a part.
+        results: Whole texts of the results of tools, of which the messages may show a part, by the ids of the calls.
     """
 
     messages: tuple[Message, ...]
-    results: tuple[str, ...] = ()
+    results: Mapping[str, str] = {}
 
 
 class Rejection(Record):

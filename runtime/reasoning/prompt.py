@@ -10,6 +10,7 @@ from operad.runtime.events import EvidenceCut, emit
 from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.evidence import Evidence, evidence, last_verdict, what_changed
+from operad.runtime.reasoning.exchange import rejection_text
 from operad.runtime.reasoning.message_text import as_json, text_of
 from operad.runtime.reasoning.shown_files import ShownFiles
 from operad.runtime.reasoning.task import Example, Task
@@ -102,7 +103,8 @@ def render(
         ("Operators", operators),
         ("Your last verdict", _last_verdict(task) if is_judge else ""),
         ("Recommended actions", "\n".join(_list_item(action.name, action.description) for action in task.actions)),
-        ("Feedback given to the operators" if is_judge else "Feedback on earlier attempts", task.lesson),
+        ("Your earlier answer", "" if is_judge else _rejected(task)),
+        ("Feedback given to the operators" if is_judge else "Feedback on earlier attempts", _feedback(task)),
     ]
     is_long = sum(len(text) for _, text in job + results) > LONG_BEGINNING
     sections = [*job, *results, *background, *rest] if is_long else [*job, *background, *results, *rest]
@@ -183,6 +185,20 @@ def _earlier_turn(turn: Turn, shown_files: ShownFiles) -> Iterator[Message]:
     else:
         files, attached = shown_files.show(turn.files)
         yield Message.user(f"{turn.text}\n\n## Files\n{files}" if files else turn.text, *attached)
+
+
+def _rejected(task: Task) -> str:
+    """Return the rejected answer of a task with its faults; empty without one."""
+    rejection = task.rejection
+    if rejection is None:
+        return ""
+    return f"{fence(text_of(rejection.answer))}\n\n{rejection_text(rejection.faults)}"
+
+
+def _feedback(task: Task) -> str:
+    """Return the lessons that the faults of a rejected answer do not repeat."""
+    told = {fault.lesson for fault in task.rejection.faults} if task.rejection else ()
+    return "\n".join(line for line in task.lesson.splitlines() if line not in told)
 
 
 def _passages(passages: Iterable[Passage]) -> Iterator[str]:

@@ -68,7 +68,7 @@ class Task(Record):
         insights: Insights of earlier runs.
         lesson: Lessons from earlier attempts.
         rejection: Rejected answer of the operator in the last round; None if it was not rejected.
-        followup: What is said in the conversation of `rejection`, in place of the faults of its answer.
+        followup: Message to the model in the conversation of `rejection`; by default the faults of its answer.
         files: Files of the job.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.

@@ -243,9 +243,9 @@ class WorkflowMessage(Value):
     @classmethod
     def _derived_from_faults(cls, fields: Any) -> Any:
         """Set the blame and the lesson of a message that is given faults only."""
-        if not isinstance(fields, dict) or not fields.get("faults"):
-            return cast("Any", fields)
         given = cast("dict[str, Any]", fields)
+        if not isinstance(fields, dict) or not given.get("faults"):
+            return given
         faults = [Fault.model_validate(fault) for fault in given["faults"]]
         return {"blame": blamed_by(faults), "lesson": lesson_of(faults), **given}
 
