@@ -160,7 +160,7 @@ class Evaluator(Operator):
         elif last.exchange is None or last.answer.status is WorkflowStatus.SUCCESS:  # perhaps without the transcript
             verdict = await self._ask_verdict(call, steps, steps, last.model_copy(update={"exchange": None}))
         else:
-            known = judge_again(steps, _room(thinker, last.exchange))
+            known = judge_again(steps, last.exchange, _room(thinker, last.exchange))
             report_cut(known)
             verdict = await self._ask_verdict(call, steps, steps, last, known.operators)
         scope = current_scope()

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
-from operad.runtime.reasoning.exchange import Rejection
+from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.reasoning.message_text import is_of_map, items_of, pieces_of, text_of
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowMessage
@@ -137,17 +137,48 @@ def what_changed(steps: Sequence[StepRecord]) -> str:
     return f"Since your last verdict, these operators have run again and have another result: {', '.join(places)}."
 
 
-def judge_again(steps: Sequence[StepRecord], budget: int) -> Evidence:
-    """Return what an evaluator is told in its own conversation for its next verdict: the changed results."""
-    changed = [each.model_copy(update={"instruction": ""}) for each in steps if each.changed]
-    new = evidence(changed, (), budget)
-    head = f"{what_changed(steps)} Everything else is as before."
+def judge_again(steps: Sequence[StepRecord], exchange: Exchange, budget: int) -> Evidence:
+    """Return what an evaluator is told in its own conversation for its next verdict: the changed results.
+
+    Args:
+        steps: Records of all operators.
+        exchange: The conversation of the last verdict, which holds the results before.
+        budget: Number of characters for the changed results.
+    """
+    told = "\n".join(message.text for message in exchange.messages)
+    changed = [new for each in steps if each.changed and (new := _news(each, told)) is not None]
+    known = evidence(changed, (), budget)
+    head = f"{what_changed(changed)} Everything else is as before."
     end = (
         "Judge the whole result again by the same criteria, and give a whole verdict. If a fault is still there although "
         "the operator that you named ran again, look for its origin in what that operator received."
     )
-    told = "\n\n".join(filter(None, [head, new.operators, end]))
-    return Evidence(operators=told, cut=new.cut, characters=new.characters)
+    text = "\n\n".join(filter(None, [head, known.operators, end]))
+    return Evidence(operators=text, cut=known.cut, characters=known.characters)
+
+
+def _news(step: StepRecord, told: str) -> StepRecord | None:
+    """Return the record of an operator without its instruction and the items of a map that were told last as they are.
+
+    Of operators inside of others, it is unknown whether their result has changed; without a change, there is no record.
+    """
+    place, pieces = step.operator_id, pieces_of(step.message, step.operator_id)
+    changes: dict[str, object] = {"instruction": ""}
+    if is_of_map(step.message):
+        new = [piece for piece in pieces if not _is_last(piece, piece.partition(":")[0] + ":", told)]
+        rest = ["The other items are as before."] if len(new) < len(pieces) else []
+        changes["message"] = step.message.model_copy(update={"scratchpad": "\n\n".join([*new, *rest]), "parts": ()})
+    elif _INDEX.search(place) or "/" in place:
+        headings = [*re.finditer(rf"### {re.escape(place)}(?: \(after .*)?\n", told)]
+        if headings and f"Result:\n{fence(pieces[0])}" in told[headings[-1].end() :].partition("\n\n### ")[0]:
+            return None
+    return step.model_copy(update=changes)
+
+
+def _is_last(text: str, head: str, told: str) -> bool:
+    """Return True if what was told last with a head is this text."""
+    place = told.rfind(head)
+    return place >= 0 and told.startswith(f"{text.rstrip()}\n", place)
 
 
 def _fault_line(fault: Fault) -> str:

@@ -10,7 +10,9 @@ import pytest
 from operad import Documents, Evaluator, Job, Operator, Workflow, events, tool
 from operad.runtime import StepRecord, Task, WorkflowMessage
 from operad.runtime.events import EvidenceCut
-from operad.runtime.reasoning.evidence import evidence, prompt_budget
+from operad.runtime.models.messages import Message
+from operad.runtime.reasoning.evidence import evidence, judge_again, prompt_budget
+from operad.runtime.reasoning.exchange import Exchange
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values.step_record import ToolUse
@@ -215,6 +217,52 @@ def test_if_the_window_of_the_model_is_too_small_an_event_and_the_log_say_what_t
 def test_without_a_known_window_two_hundred_thousand_characters_are_shown():
     assert prompt_budget(None) == 200_000
     assert prompt_budget(1_000_000) == 2_250_000
+
+
+# Later verdicts
+
+
+def changed(record: StepRecord) -> StepRecord:
+    return record.model_copy(update={"changed": True})
+
+
+def again(before: list[StepRecord], after: list[StepRecord]) -> str:
+    """Return what a judge is told for its next verdict."""
+    opening = Message.user(f"## Operators\n{evidence(before, (), 10_000).operators}")
+    return judge_again(after, Exchange(messages=(opening, Message.assistant("{}"))), 10_000).operators
+
+
+def test_in_a_later_round_only_the_items_that_changed_are_shown():
+    told = again(
+        [StepRecord(operator_id="sums", message=map_of("first", "second 2", "third"))],
+        [changed(StepRecord(operator_id="sums", instruction="Sum up.", message=map_of("first", "second", "third")))],
+    )
+    assert told.startswith(
+        "Since your last verdict, these operators have run again and have another result: sums. Everything else is as "
+        "before.\n\n### sums\nResult:\n```\nItem sums[1]: paper 1\nResult: second\n\nThe other items are as before.\n```\n\n"
+    )
+
+
+def test_in_a_later_round_operators_inside_of_others_are_shown_if_their_result_changed():
+    before = [step("draft/body", "OK"), step("draft/bodyguard", "OK"), step("draft/hook", "OK", before=("draft/body",))]
+    after = [step("draft/body", "OK"), step("draft/bodyguard", "better"), step("draft/hook", "OK 2")]
+    told = again(before, [changed(each) for each in after])
+    assert "another result: draft/bodyguard, draft/hook. Everything" in told
+    assert "### draft/body\n" not in told
+
+
+def test_a_result_that_is_again_what_it_was_two_rounds_ago_is_shown():
+    record = StepRecord(operator_id="sums", message=map_of("first", "second"))
+    opening = Message.user(evidence([record], (), 10_000).operators)
+    later = StepRecord(operator_id="sums", message=map_of("first", "worse"))
+    news = Message.user(evidence([later], (), 10_000).operators)
+    exchange = Exchange(messages=(opening, Message.assistant("{}"), news, Message.assistant("{}")))
+    assert "Result: second" in judge_again([changed(record)], exchange, 10_000).operators
+
+
+def test_if_nothing_changed_the_judge_is_told_so():
+    told = again([step("a", "text")], [step("a", "text")])
+    assert told.startswith("Since your last verdict, no result has changed. Everything else is as before.\n\nJudge the")
 
 
 # Stable beginnings
