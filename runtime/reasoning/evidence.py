@@ -25,6 +25,9 @@ ANSWER_SHARE = 0.25
 LONG_TEXT = 80
 """Number of characters from which a text that another operator has given, too, is not shown again."""
 
+FIRST_WIDE = "\u2e80"
+"""First character of the scripts of which a token has about one character, such as Chinese."""
+
 _INDEX = re.compile(r"\[\d+\]")
 
 
@@ -77,11 +80,12 @@ def evidence(steps: Sequence[StepRecord], judged: Sequence[WorkflowMessage], bud
     texts that an operator only passed on are named where they come again.
     """
     results = [pieces_of(message, message.operator_id) for message in judged]
+    shown = list(_shown(steps, judged))
+    budget = _characters(budget, [*(piece for pieces in results for piece in pieces), *_texts(shown)])
     most = fair_share([len(piece) for pieces in results for piece in pieces], budget // 2)
     left = budget - sum(min(len(piece), most) for pieces in results for piece in pieces)
     lost = [(message.operator_id, _lost(pieces, most)) for message, pieces in zip(judged, results, strict=True)]
-    shown = list(_shown(steps, judged))
-    share = fair_share([len(text) for each in shown for text in each.texts()], left)
+    share = fair_share(map(len, _texts(shown)), left)
     lost += [(each.step.operator_id, _lost(each.texts(), share)) for each in shown]
     return Evidence(
         results=tuple("\n\n".join(cut(piece, most) for piece in pieces) for pieces in results),
@@ -92,17 +96,27 @@ def evidence(steps: Sequence[StepRecord], judged: Sequence[WorkflowMessage], bud
 
 
 def length_of(steps: Iterable[StepRecord], judged: Collection[str]) -> int:
-    """Return the number of characters of instructions and results of operators, but not of the results to judge."""
-    return sum(len(each.instruction) + len(text_of(each.message)) for each in steps if each.operator_id not in judged)
+    """Return the number of characters of instructions and results of models, but not of the results to judge."""
+    asked = [each for each in steps if each.operator_id not in judged and not _is_code(each)]
+    return sum(len(each.instruction) + len(text_of(each.message)) for each in asked)
 
 
 def evidence_alone(steps: Iterable[StepRecord], judged: Collection[str]) -> tuple[StepRecord, ...]:
-    """Return the records of operators that used tools or passages, or are judged, without instructions and results."""
+    """Return the records of operators in code, and of those that used tools or passages, or are judged.
+
+    Of operators that asked a model, instruction and result are left out.
+    """
+    nothing = {"instruction": "", "message": WorkflowMessage()}
     return tuple(
-        each.model_copy(update={"instruction": "", "message": WorkflowMessage()})
+        each if _is_code(each) else each.model_copy(update=nothing)
         for each in steps
-        if each.tool_calls is not None or each.passages or each.operator_id in judged
+        if each.tool_calls is not None or each.passages or each.operator_id in judged or _is_code(each)
     )
+
+
+def _is_code(step: StepRecord) -> bool:
+    """Return True if an operator ran and asked no model."""
+    return not step.skipped and not step.message.usage.calls
 
 
 def without_evidence(steps: Iterable[StepRecord]) -> tuple[StepRecord, ...]:
@@ -189,6 +203,19 @@ def _fault_line(fault: Fault) -> str:
     ]
     doubt = "" if fault.sure else " (not sure)"
     return f"- {fault.place}{doubt}: {'; '.join(filter(None, said))}".rstrip(": ")
+
+
+def _texts(shown: Iterable[_Shown]) -> list[str]:
+    return [text for each in shown for text in each.texts()]
+
+
+def _characters(budget: int, texts: Sequence[str]) -> int:
+    """Return how many characters of some texts take a budget: a token has three Latin letters, or one Chinese sign."""
+    length = sum(map(len, texts))
+    if length <= budget // TOKEN_CHARACTERS:
+        return budget
+    wide = sum(sign >= FIRST_WIDE for text in texts for sign in text)
+    return int(budget / (1 + (TOKEN_CHARACTERS - 1) * wide / length))
 
 
 def _lost(texts: Iterable[str], most: int) -> int:

@@ -214,6 +214,11 @@ def test_if_the_window_of_the_model_is_too_small_an_event_and_the_log_say_what_t
     assert len(prompt) < prompt_budget(32_768) + 500
 
 
+def test_of_chinese_texts_a_third_of_the_characters_fits():
+    assert evidence([step("a", "x" * 900)], (), 900).characters == 0
+    assert evidence([step("a", "译" * 900)], (), 900).characters == 600
+
+
 def test_without_a_known_window_two_hundred_thousand_characters_are_shown():
     assert prompt_budget(None) == 200_000
     assert prompt_budget(1_000_000) == 2_250_000

@@ -8,7 +8,7 @@ import logging
 import pytest
 from loose_reasoner import LooseReasoner
 
-from operad import Evaluator, Job, Model, Operator, Workflow
+from operad import Evaluator, Job, Model, Operator, Workflow, operator
 from operad.evaluators.verdict_form import VerdictForm, VerdictReader, verdict_of
 from operad.runtime import MonoModelReasoner, StepRecord, WorkflowMessage, WorkflowStatus
 from operad.runtime.graph.call import OperatorCall
@@ -266,6 +266,19 @@ def test_if_something_is_wrong_or_not_verified_the_transcript_follows(doubt):
     assert LONG[:100] not in first
     assert LONG[:100] in second
     assert (result.status, result.message.blame) == (ERROR, ("draft",))
+
+
+def test_the_results_of_functions_are_evidence_that_is_shown_at_first():
+    def table() -> str:
+        return "North 184,200"
+
+    flow = Workflow(
+        operator(table) >> Operator("Draft.", id="draft") >> Operator("Sum up.", id="sum"),
+        evaluator=Evaluator("Right."),
+    )
+    _, [only] = asked(flow, verdict())
+    assert "### table\nResult:\n```\nNorth 184,200\n```" in only
+    assert "### draft" not in only
 
 
 def test_a_short_transcript_is_shown_at_once():
