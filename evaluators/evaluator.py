@@ -18,6 +18,7 @@ from operad.runtime.policies.policy import Policy, Retry
 from operad.runtime.reasoning.evidence import (
     evidence,
     evidence_alone,
+    in_order,
     judge_again,
     length_of,
     prompt_budget,
@@ -152,7 +153,7 @@ class Evaluator(Operator):
         """
         thinker = self.thinker(call.reasoner)
         self.check_reasoner(thinker)
-        steps, last = call.transcript or transcript(), call.rejection
+        steps, last = in_order(call.transcript or transcript()), call.rejection
         if not isinstance(thinker, MonoModelReasoner):
             verdict = await self._ask_verdict(call, steps, steps, last)
         elif last is None:

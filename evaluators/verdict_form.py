@@ -21,7 +21,8 @@ Judge what the operators produced for the job.
 its source (job, inputs, files, tool results, passages), recompute every sum and count, and look for what is missing. What \
 an operator says of its own work is no evidence. In `evaluation`, say briefly what is wrong, and why.
 2. For each wrong point, walk the operators in order and name the first whose result is wrong although what it received \
-for this point (the job, and the results after which it ran) was right. In `wrong`, quote its words, or say what it left \
+for this point (the job, and the results after which it ran) was right; of an operator that consists of others, name one \
+of these. In `wrong`, quote its words, or say what it left \
 out; in `right`, what they must be; in `lesson`, what to do differently.
 - At fault too: an operator that had to check for this and found nothing.
 - Not at fault: an operator that passed a fault on; an error that is no longer in the result; a breached instruction that \
@@ -154,7 +155,7 @@ class VerdictForm:
             and len(here) == len({each.operator for each in faults})
         ):
             return (
-                f"`status` is INPUT_DATA_ERROR, but `faults` names {named or ', '.join(sorted(here))}, no earlier expert. "
+                f"`status` is INPUT_DATA_ERROR, but `faults` names {named or ', '.join(sorted(here))} and not an earlier expert. "
                 "If the fault began with an operator here, choose EXECUTION_ERROR; if it lies in the job, leave `faults` "
                 "empty"
             )

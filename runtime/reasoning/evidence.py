@@ -55,11 +55,19 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """What is shown of an operator: its record, the pieces of its result, and a note in place of them."""
+    """Record of an operator as it is shown.
+
+    Attributes:
+        step: The record, without texts that are shown elsewhere.
+        pieces: Pieces of its result.
+        note: Note in place of the result.
+        inner: Places of the operators inside of it, if it is a nested workflow.
+    """
 
     step: StepRecord
     pieces: Sequence[str]
     note: str = ""
+    inner: Sequence[str] = ()
 
     def texts(self) -> Iterator[str]:
         """Yield the texts that may be cut."""
@@ -93,6 +101,24 @@ def evidence(steps: Sequence[StepRecord], judged: Sequence[WorkflowMessage], bud
         cut=tuple(dict.fromkeys(place for place, characters in lost if characters)),
         characters=sum(characters for _, characters in lost),
     )
+
+
+def in_order(steps: Sequence[StepRecord]) -> tuple[StepRecord, ...]:
+    """Return the records of operators in an order in which each follows its predecessors, otherwise as they are."""
+    ordered = dict[str, StepRecord]()
+    pending, places = list(steps), {each.operator_id for each in steps}
+    while pending:
+        waiting = list[StepRecord]()
+        for each in pending:
+            if ordered.keys() >= places.intersection(each.before):
+                ordered[each.operator_id] = each
+            else:
+                waiting.append(each)
+        if len(waiting) == len(pending):  # a loop
+            ordered |= {each.operator_id: each for each in waiting}
+            break
+        pending = waiting
+    return tuple(ordered.values())
 
 
 def length_of(steps: Iterable[StepRecord], judged: Collection[str]) -> int:
@@ -183,7 +209,7 @@ def _news(step: StepRecord, told: str) -> StepRecord | None:
         rest = ["The other items are as before."] if len(new) < len(pieces) else []
         changes["message"] = step.message.model_copy(update={"scratchpad": "\n\n".join([*new, *rest]), "parts": ()})
     elif _INDEX.search(place) or "/" in place:
-        headings = [*re.finditer(rf"### {re.escape(place)}(?: \(after .*)?\n", told)]
+        headings = [*re.finditer(rf"### {re.escape(place)}(?: \(.*\))?\n", told)]
         if headings and f"Result:\n{fence(pieces[0])}" in told[headings[-1].end() :].partition("\n\n### ")[0]:
             return None
     return step.model_copy(update=changes)
@@ -241,13 +267,13 @@ def _shown(steps: Sequence[StepRecord], judged: Sequence[WorkflowMessage]) -> It
         instructions.add(kind)
         if step.tool_calls is not None and _has_inner_calls(place, steps):
             record = record.model_copy(update={"tool_calls": None})
-        pieces = pieces_of(step.message, place)
+        pieces, inner = pieces_of(step.message, place), _inner(place, steps)
         if place in judged_ids:
-            shown = _Shown(record, (), "Result: shown above")
+            shown = _Shown(record, (), "Result: shown above", inner)
         elif place in items:
-            shown = _Shown(record, (), f"Result: shown in that of {items[place]}")
+            shown = _Shown(record, (), f"Result: shown in that of {items[place]}", inner)
         else:
-            shown = _Shown(record, pieces, _same_as(step, pieces, first))
+            shown = _Shown(record, pieces, _same_as(step, pieces, first), inner)
         if _tells(shown, is_elsewhere=place in judged_ids or place in items):
             yield shown
 
@@ -267,6 +293,16 @@ def _tells(shown: _Shown, *, is_elsewhere: bool) -> bool:
     return not is_empty or step.tool_calls is not None or (not is_elsewhere and any(shown.pieces))
 
 
+def _inner(place: str, steps: Iterable[StepRecord]) -> list[str]:
+    """Return the places of the operators that a nested workflow consists of."""
+    inside = f"{place}/"
+    return [
+        each.operator_id
+        for each in steps
+        if each.operator_id.startswith(inside) and "/" not in each.operator_id.removeprefix(inside)
+    ]
+
+
 def _has_inner_calls(place: str, steps: Iterable[StepRecord]) -> bool:
     """Return True if the tool calls of an operator are those of operators inside of it, which have their own records."""
     inside = (f"{place}/", f"{place}[")
@@ -276,8 +312,10 @@ def _has_inner_calls(place: str, steps: Iterable[StepRecord]) -> bool:
 def _block(shown: _Shown, most: int) -> str:
     """Return what is shown of an operator as text, each text in it cut to `most` characters."""
     step = shown.step
-    after = f" (after {', '.join(step.before)})" if step.before else ""
-    lines = [f"### {step.operator_id}{after}"]
+    after = f"after {', '.join(step.before)}" if step.before else ""
+    consists = f"consists of {', '.join(shown.inner)}" if shown.inner else ""
+    relations = "; ".join(filter(None, [after, consists]))
+    lines = [f"### {step.operator_id} ({relations})" if relations else f"### {step.operator_id}"]
     if step.instruction:
         lines.append(f"Instruction:\n{fence(cut(step.instruction, most))}")
     if step.skipped:

@@ -11,7 +11,7 @@ from operad import Documents, Evaluator, Job, Operator, Workflow, events, tool
 from operad.runtime import StepRecord, Task, WorkflowMessage
 from operad.runtime.events import EvidenceCut
 from operad.runtime.models.messages import Message
-from operad.runtime.reasoning.evidence import evidence, judge_again, prompt_budget
+from operad.runtime.reasoning.evidence import evidence, in_order, judge_again, prompt_budget
 from operad.runtime.reasoning.exchange import Exchange
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -165,6 +165,22 @@ def test_a_long_text_that_an_operator_only_passed_on_is_shown_once():
     )
     assert text.count(long.strip()) == 1
     assert text.count("Result: the same text as that of draft/body") == 2
+
+
+def test_a_nested_workflow_names_the_operators_that_it_consists_of():
+    text = shown(step("draft", "text", before=("brief",)), step("draft/hook", "Hook."), step("draft/body", "text"))
+    assert "### draft (after brief; consists of draft/hook, draft/body)\n" in text
+    assert "### draft/hook\n" in text
+
+
+def test_operators_are_shown_after_their_predecessors_in_whatever_order_they_were_added():
+    steps = [
+        step("sql", before=("pick",)),
+        step("sql/try", before=("pick",)),
+        step("run", before=("sql",)),
+        step("pick"),
+    ]
+    assert [each.operator_id for each in in_order(steps)] == ["pick", "sql", "sql/try", "run"]
 
 
 def test_the_result_to_judge_is_not_shown_again():

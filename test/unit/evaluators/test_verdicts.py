@@ -103,7 +103,7 @@ def test_an_operator_that_did_not_run_cannot_be_at_fault():
 CONTRADICTIONS = {
     verdict(fault("extract"), status="SUCCESS"): "`status` is SUCCESS, but `faults` names extract",
     verdict(status="EXECUTION_ERROR"): "`status` is EXECUTION_ERROR, but `faults` is empty",
-    verdict(fault("extract"), status="INPUT_DATA_ERROR"): "`faults` names extract, no earlier expert",
+    verdict(fault("extract"), status="INPUT_DATA_ERROR"): "`faults` names extract and not an earlier expert",
     verdict(fault("extractor")): "'extractor' is not one of ['extract', 'report']",
 }
 
