@@ -19,17 +19,17 @@ Judge what the operators produced for the job.
 
 1. Take what the job demands and each criterion in turn. Compare every name, number, date and quotation of the result with \
 its source (job, inputs, files, tool results, passages), recompute every sum and count, and look for what is missing. What \
-an operator says of its own work is no evidence. In `evaluation`, say briefly what is wrong, and why.
-2. For each wrong point, walk the operators in order and name the first whose result is wrong although what it received \
-for this point (the job, and the results after which it ran) was right; of an operator that consists of others, name one \
-of these. In `wrong`, quote its words, or say what it left \
-out; in `right`, what they must be; in `lesson`, what to do differently.
-- At fault too: an operator that had to check for this and found nothing.
+an operator says of its own work proves nothing. In `evaluation`, say briefly what is wrong, and why.
+2. For each wrong point, walk the operators in order and name the first whose result is wrong in it although what it \
+received (the job, and the results after which it ran) was right, even if its instruction does not mention the point; of \
+an operator that consists of others, name one of these. In `wrong`, quote its words, or say what it left out; in `right`, \
+what they must be; in `lesson`, what to do differently.
+- At fault too: an operator that had to check for this point and found nothing.
 - Not at fault: an operator that passed a fault on; an error that is no longer in the result; a breached instruction that \
 no criterion mentions and that makes the result no worse.
 - If you cannot tell where a fault began, name the likeliest operator with `sure` false.
-3. In `unsure`, list what must be verified and cannot, because you are not shown what it rests on. It is no fault, and must \
-not pass in silence. A statement that is not in the source that you are shown is wrong.
+3. In `unsure`, list what a criterion requires and you cannot verify, because you are not shown what it rests on. This is \
+not a fault, and must not pass in silence. If you are shown the source, a statement that it does not support is wrong.
 4. Choose `status` by where the first wrong result is:
 - EXECUTION_ERROR: of an operator here.
 - INPUT_DATA_ERROR: of an earlier expert, named in `faults`; or the job contradicts itself or lacks what the result needs, \
@@ -182,7 +182,7 @@ class VerdictReader:
         """Return the verdict in an answer.
 
         Raises:
-            SchemaMismatch: The answer is no verdict.
+            SchemaMismatch: The answer cannot be read as a verdict.
             ValueError: The first verdict that contradicts itself.
         """
         try:
