@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from operad.evaluators.verdict_form import CRITERIA_START, INSTRUCTION, VerdictForm, VerdictReader, verdict_of
 from operad.operators import Operator, OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TemplateInstruction, instruction_of
+from operad.runtime.evaluation.cases import CasesLike
+from operad.runtime.evaluation.measurement import Measurement
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import HasGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
@@ -26,7 +31,7 @@ from operad.runtime.reasoning.evidence import (
 )
 from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.reasoning.prompt import LEAST_EVIDENCE, report_cut
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
@@ -34,6 +39,8 @@ from operad.runtime.values.errors import AnswerError, InputError, Issue
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.measure import AT_ONCE, measure
 from operad.runtime.workflow.transcript import transcript
 
 _logger = logging.getLogger(__name__)
@@ -133,6 +140,55 @@ class Evaluator(Operator):
                 "run (--model, `model:`) or for the evaluator, or write the evaluator as a function"
             )
 
+    def measure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right; for callers without an event loop.
+
+            measured = Evaluator("The answer is polite.").measure("labelled.jsonl", workflow=flow)
+            print(measured.accuracy, measured.false_rejections, measured.blame_precision, measured.blame_recall)
+
+        Arguments and errors are those of `ameasure`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `ameasure` instead.
+        """
+        options: dict[str, Any] = {"workflow": workflow, "model": model}
+        options |= {"max_concurrency": max_concurrency, "results": results}
+        return run_sync(partial(self.ameasure, cases, **options), instead="evaluator.ameasure(…)")
+
+    async def ameasure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right.
+
+        Args:
+            cases: Cases with the answers of the operators (``steps``), ``accepted`` and ``blame``, or a file of these.
+            workflow: The workflow whose operators they are; by default, the steps say which operators follow each other.
+            model: Model of the evaluator, if it has none of its own.
+            max_concurrency: Number of cases that are judged at the same time.
+            results: File that keeps the verdicts; those in it that match are used again.
+
+        Raises:
+            InputError: The cases, or the file, cannot be read.
+            InvalidError: Cases have no label or no steps, or have other operators than the workflow.
+        """
+        graph = None if workflow is None else workflow.graph()
+        options: dict[str, Any] = {"max_concurrency": max_concurrency, "results": results}
+        return await measure([self], cases, graph, reasoner_of(model), **options)
+
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.
 
@@ -228,6 +284,7 @@ class Evaluator(Operator):
                     "output_schema": AnswerSchema.unchecked(form.schema),
                     "rejection": rejection,
                     "followup": followup,
+                    "goes_on": is_first,
                 }
             )
 
