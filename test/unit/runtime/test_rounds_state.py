@@ -134,7 +134,9 @@ def test_blame_of_what_was_repaired_in_vain_adds_its_predecessors_and_then_their
         (thrice, dict.fromkeys("bca", AGAIN)),
         (thrice, dict.fromkeys("bca", AGAIN)),
     ]
-    assert {(each.wrong, each.right, each.lesson) for each in state.repairs} == {(WRONG.wrong, WRONG.right, WRONG.lesson)}
+    assert {(each.wrong, each.right, each.lesson) for each in state.repairs} == {
+        (WRONG.wrong, WRONG.right, WRONG.lesson)
+    }
 
 
 @pytest.mark.parametrize(
