@@ -56,6 +56,8 @@ def test_a_message_that_nobody_judged_is_a_success_that_says_nothing_and_cost_no
         "answer": None,
         "ports": None,
         "blame": (),
+        "faults": (),
+        "unsure": (),
         "score": None,
         "job_id": "",
         "operator_id": "",

@@ -1162,13 +1162,14 @@ def test_events_of_rounds_are_in_order(engine):
     assert [event.seq for event in world.heard] == list(range(1, len(world.heard) + 1))
 
 
-def test_lessons_add_up_newest_last_and_each_once(engine):
+def test_lessons_add_up_newest_last_and_each_once_and_without_one_the_evaluation_is_told(engine):
     lessons = ["one", "two", "one", "", "three"]
     judging = judge(*(fault("a", lesson=lesson) for lesson in lessons), PRAISE)
     world = World(engine, {"a": ""}, judges=[judging], max_rounds=9)
     world.run(lesson="zero")
     assert world.of["a"].lessons == [
-        "zero", "zero\none", "zero\none\ntwo", "zero\ntwo\none", "zero\ntwo\none", "zero\ntwo\none\nthree"
+        "zero", "zero\none", "zero\none\ntwo", "zero\ntwo\none", "zero\ntwo\none\nbad",
+        "zero\ntwo\none\nbad\nthree",
     ]  # fmt: skip
 
 

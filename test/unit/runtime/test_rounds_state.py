@@ -91,6 +91,11 @@ def test_blame_without_faults_is_a_fault_with_the_lesson_of_the_verdict():
     assert state.repairs == (Fault(operator="b", lesson="more"), Fault(operator="c/inner", lesson="more"))
 
 
+def test_blame_without_a_lesson_tells_the_evaluation():
+    told = WorkflowMessage(status=EXECUTION, evaluation="too long", blame=["b"])
+    assert went(told).repairs == (Fault(operator="b", lesson="too long"),)
+
+
 def test_faults_of_unknown_operators_are_left_out():
     assert suspected(went(verdict(blame=["x", "b", "a[1]", "y/b"]))) == {"b": True, "a[1]": True}
 

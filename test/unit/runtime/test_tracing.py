@@ -329,7 +329,7 @@ async def test_rounds_say_how_they_were_judged_and_the_last_one_decides(written)
 
 
 async def test_a_run_that_is_judged_a_failure_is_an_error(written):
-    workflow = chain(Do("a"), listeners=[written.listener()])
+    workflow = chain(Do("a"), listeners=[written.listener()], max_rounds=1)
     workflow.set_evaluator(Judge(WRONG))
     await workflow.aexecute(JOB, ScriptedReasoner([]))
     assert written["workflow"].status.status_code is StatusCode.ERROR
