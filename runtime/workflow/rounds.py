@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from operad.runtime.events import RoundFinished
 from operad.runtime.values.fault import Fault, blamed_by
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.places import faults_of, place_of
 
@@ -126,11 +127,20 @@ def _widened(
     for fault in faults:
         places = {fault.place}
         for _ in range(repaired[fault.place] - 1):
-            places = {parent for place in places for parent in before.get(place, ())}
+            places = {parent for place in places for parent in _predecessors(place, before)}
             for place in sorted(places - blamed - reasons.keys()):
                 reasons[place] = AGAIN
                 repairs.append(fault.model_copy(update={"operator": place, "item": None, "sure": False}))
     return tuple(repairs), reasons
+
+
+def _predecessors(place: str, before: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the predecessors of a place that have run; those of the operator around it, if its own are not known."""
+    found = place
+    while found and found not in before:
+        around, _, step = found.rpartition("/")
+        found = found.removesuffix(step) + whole if (whole := without_index(step)) != step else around
+    return [parent for parent in before.get(found, ()) if parent in before]
 
 
 def _suspects(
