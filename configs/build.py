@@ -14,7 +14,7 @@ from operad.configs.imports import Modules
 from operad.configs.library import open_insights, open_library
 from operad.configs.models import make_limits, model_of, with_defaults
 from operad.configs.names import unknown_operator_message
-from operad.configs.policies import Policies, make_budget, no_such_port
+from operad.configs.policies import Policies, make_budget, no_such_port, rejected_to
 from operad.configs.schema import (
     ConfigSpec,
     ExpertSpec,
@@ -151,6 +151,7 @@ class Builder:
         defaults = Defaults(policy, defaults.model, defaults.names)
         workflow = self._platform(
             max_rounds=spec.max_rounds,
+            on_reject=rejected_to(spec.on_reject),
             name=name,
             limits=make_limits(spec.limits),
             budget=make_budget(spec.budget),

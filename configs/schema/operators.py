@@ -182,6 +182,30 @@ class FallbackSpec(Spec):
         return self
 
 
+class ReplacementSpec(Spec):
+    """Message in place of a rejected result: a text, or outputs."""
+
+    text: str | None = Field(default=None, description="The text.")
+    outputs: dict[str, JsonValue] | None = Field(default=None, description="Named outputs.")
+
+    @model_validator(mode="after")
+    def _something(self) -> ReplacementSpec:
+        if self.text is None and self.outputs is None:
+            raise ValueError("a message has a text, outputs, or both")
+        return self
+
+
+def _reject_kind(value: Any) -> str:
+    return "effect" if isinstance(value, str) else "message"
+
+
+RejectRef = Annotated[
+    Annotated[Literal["stop", "continue"], Tag("effect")] | Annotated[ReplacementSpec, Tag("message")],
+    Discriminator(_reject_kind),
+]
+"""Effect of a rejected result."""
+
+
 class GuardSpec(Spec):
     """Handling of slow and failed attempts."""
 
@@ -420,6 +444,11 @@ class WorkflowLikeSpec(Spec):
         default=None, description="Evaluator of the result, or a list of several."
     )
     max_rounds: int = Field(default=3, ge=1, description="Maximum number of rounds.")
+    on_reject: RejectRef = Field(
+        default="stop",
+        description="Effect of a result that no round could repair, on the workflow around: `stop`, `continue`, or a "
+        "message in its place.",
+    )
     policy: PolicySpec = Field(default=PolicySpec(), description="Default policy of its operators.")
     limits: LimitsSpec | None = Field(
         default=None, description="Limits of concurrent operators, and of model calls and tokens per minute."

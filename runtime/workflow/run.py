@@ -468,6 +468,10 @@ class Run:
         """Return the records of the operators that have finished so far."""
         return self._steps.transcript()
 
+    def records(self) -> Sequence[StepRecord]:
+        """Return the records of all operators, also of skipped ones and of those inside of others."""
+        return self._steps.records()
+
 
 def _items_in(error: OperatorError) -> dict[str, WorkflowMessage]:
     """Return the finished items of the maps in which an item failed."""

@@ -45,7 +45,7 @@ def markdown(trace: Trace) -> str:
     by_name = _operators(trace)
     critical = {trace.spans[number].name for number in critical_path(trace) if len(trace.spans[number].path) == 1}
     parts = [
-        f"## {_code(trace.workflow)}: {_state(trace, root)}",
+        f"## {code(trace.workflow)}: {_state(trace, root)}",
         _block(trace.goal),
         _totals(trace, root),
         "\n".join(_table(by_name, critical)),
@@ -90,7 +90,7 @@ def _table(by_name: Mapping[str, Sequence[Span]], critical: set[str]) -> Iterato
         usage = sum((span.usage for span in spans), NO_USAGE)
         ran = [span for span in spans if span.state != "skipped"]
         cells = [
-            _code(name),
+            code(name),
             spans[-1].state if spans else "did not run",
             str(len(ran)) if ran else "",
             _duration(sum(span.seconds for span in ran)) if ran else "",
@@ -126,7 +126,7 @@ def _round(span: Span) -> Iterator[str]:
     details, usage = span.details, span.usage
     score = "" if details.get("score") is None else f", score {details['score']:g}"
     verdict = f"{_status_word(details['status'])}{score}" if "status" in details else "no verdict"
-    kept = ", ".join(_code(name) for name in details.get("kept", ())[:MOST_NAMES])
+    kept = ", ".join(code(name) for name in details.get("kept", ())[:MOST_NAMES])
     facts = [
         verdict,
         *([f"{_tokens(usage)}, cost {usage.money()}"] if usage.calls else []),
@@ -190,7 +190,7 @@ def _errors(trace: Trace) -> Iterator[str]:
         return
     yield "### Errors"
     for span in shown[:MOST_ERRORS]:
-        place = " / ".join(map(_code, span.path)) or "the run"
+        place = " / ".join(map(code, span.path)) or "the run"
         round_text = f", round {span.round}" if span.round > 1 else ""
         attempt_text = f", attempt {span.attempt}" if span.attempt > 1 else ""
         yield f"{place}{round_text}{attempt_text}:\n\n{_block(str(span.details.get('error', '')))}"
@@ -236,9 +236,9 @@ def _label(name: str) -> str:
     return shortened(text, 40).strip() or "·"
 
 
-def _code(text: str) -> str:
-    """Return a text as inline code, also for a cell of a table."""
-    line = _visible(shortened(" ".join(text.split()), MOST_OF_A_NAME)).replace("|", "¦")
+def code(text: str, most: int = MOST_OF_A_NAME) -> str:
+    """Return the first characters of a text as inline code, also for a cell of a table."""
+    line = _visible(shortened(" ".join(text.split()), most)).replace("|", "¦")
     if not line:
         return "`?`"
     ticks = "`" * (1 + _longest_backticks(line))
