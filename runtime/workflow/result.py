@@ -57,7 +57,8 @@ class Result(Generic[T]):
         With several last operators: the answer of the only one that ran, or a dict of the answers by id.
 
         Raises:
-            AnswerError: The answer does not fit the type.
+            AnswerError: The answer does not fit the type; or a nested workflow was rejected, and the last operator did
+                not run.
         """
         ran = [tail for tail in self.tails if tail in self.messages]
         if len(ran) > 1:
@@ -65,6 +66,9 @@ class Result(Generic[T]):
         if ran:
             return cast("T", self[ran[0]])
         [tail, *others] = self.tails
+        if self.rejected and not (self.message.scratchpad or self.message.outputs):
+            told = "see result.faults, and result[…] for the answers of the operators that ran"
+            raise AnswerError(f"{tail!r} did not run, because the run was rejected: {self.evaluation}; {told}")
         return cast("T", own(self.message.value) if others else _value(self.steps[tail], tail, self.message))
 
     @overload
