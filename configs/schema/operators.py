@@ -130,6 +130,12 @@ class MapSpec(Spec):
     )
 
 
+def _some_words(criterion: str) -> str:
+    if not criterion.strip():
+        raise ValueError("is empty: say what the answer must be like, or remove the key")
+    return criterion
+
+
 class CheckSpec(Spec):
     """Function that checks the answers of an operator."""
 
@@ -140,7 +146,8 @@ class CheckSpec(Spec):
 
 
 CheckRef = Annotated[
-    Annotated[str, Field(pattern=r"\S"), Tag("name")] | Annotated[CheckSpec, Tag("definition")], Discriminator(kind)
+    Annotated[str, AfterValidator(_some_words), Tag("name")] | Annotated[CheckSpec, Tag("definition")],
+    Discriminator(kind),
 ]
 """Check of an answer: a criterion in words, or a function."""
 
