@@ -17,7 +17,10 @@ def database(tmp_path, monkeypatch):
     """The path of a database with the finished run r1."""
     monkeypatch.setenv("SHOP_TOKEN", "figs-and-dates")
     path = tmp_path / "runs.db"
-    with Ledger(path) as ledger, ScriptedModel(["The token is figs-and-dates, the key sk-abcdefghijkl, too."]) as endpoint:
+    with (
+        Ledger(path) as ledger,
+        ScriptedModel(["The token is figs-and-dates, the key sk-abcdefghijkl, too."]) as endpoint,
+    ):
         Workflow(Operator("Answer.", id="answer"), durable=ledger).run("Which?", model=endpoint.model, run_id="r1")
     return path
 
