@@ -62,7 +62,12 @@ class Instructed(BaseOperator[T]):
             InputError: The instruction is empty.
         """
         changed = copy(self)
-        values: dict[str, Any] = {**dict(self.config), "instruction": instruction, "written_by": None, "id": self.get_id()}
+        values: dict[str, Any] = {
+            **dict(self.config),
+            "instruction": instruction,
+            "written_by": None,
+            "id": self.get_id(),
+        }
         changed.config, changed._settled = OperatorConfig(**values), True
         for kind in type(self).__mro__:
             for name, value in vars(kind).items():
