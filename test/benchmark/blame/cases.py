@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from operad.operators import Operator
 from operad import Job, WorkflowMessage, WorkflowStatus, tool
+from operad.operators import Operator
 from operad.runtime.knowledge.knowledge import Knowledge, Passage
 
 Random = random.Random

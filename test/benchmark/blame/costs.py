@@ -11,7 +11,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from os.path import commonprefix
 from typing import Any
 
 CACHED_FROM = 1024
@@ -87,8 +86,17 @@ def cost_of(asked: Iterable[tuple[Request, str]]) -> Cost:
     earlier: list[str] = []
     for request, answer in asked:
         prompt = prompt_of(request)
-        common = max((len(commonprefix([prompt, each])) for each in earlier), default=0)
+        common = max((_common(prompt, each) for each in earlier), default=0)
         cached = tokens(prompt[:common])
         earlier.append(prompt)
         total += Cost(tokens(prompt), cached if cached >= CACHED_FROM else 0, tokens(answer))
     return total
+
+
+def _common(one: str, other: str) -> int:
+    """Return the length of the common beginning of two texts."""
+    low, high = 0, min(len(one), len(other))
+    while low < high:
+        middle = (low + high + 1) // 2
+        low, high = (middle, high) if one[low:middle] == other[low:middle] else (low, middle - 1)
+    return low

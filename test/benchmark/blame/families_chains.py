@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from math import ceil
 from typing import Any
 
-from cases import Fault, Family, Op, Random
+from cases import Family, Fault, Op, Random
 
 from operad import Job, WorkflowStatus
 
@@ -129,8 +129,8 @@ RECIPE = Family(
 
 # ----------------------------------------------------------------------------------------------------- roster
 
-_DAYS = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
-_NAMES = ("Ayla", "Bruno", "Cleo", "Dario", "Elif", "Finn", "Greta", "Hugo")
+_DAYS: Sequence[str] = ("Monday", "Tuesday", "Wednesday", "Thursday", "Friday")
+_NAMES: Sequence[str] = ("Ayla", "Bruno", "Cleo", "Dario", "Elif", "Finn", "Greta", "Hugo")
 _ALL_RIGHT = "Every day has one person, everybody is free on their day, and each person works once. The plan is right."
 
 
@@ -315,7 +315,7 @@ def _claims(rng: Random, fault: str) -> Mapping[str, Any]:
             ),
             "letter": Op("Write the letter to the customer: the number of the claim, each payment, the total."),
         },
-        "wire": lambda o: [o["extract"] >> o["settle"], o["terms"] >> o["settle"]] + [o["settle"] >> o["letter"]],
+        "wire": lambda o: [[o["extract"], o["terms"]] >> o["settle"] >> o["letter"]],
         "answers": answers,
         "last": "letter",
         "faults": faults.get(fault, []),

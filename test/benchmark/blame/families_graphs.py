@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cases import Fault, Family, Op, Random
+from cases import Family, Fault, Op, Random
 
 from operad import Job
 
@@ -27,7 +27,7 @@ _GOODS = {
 def _stock(rng: Random, fault: str) -> Mapping[str, Any]:
     goods = rng.sample(sorted(_GOODS), 7)
     book = {name: rng.randrange(40, 400) for name in goods}
-    change = {name: 0 for name in goods}
+    change = dict.fromkeys(goods, 0)
     for name in goods[:3]:
         change[name] = -rng.randrange(3, 20)
     for name in goods[3:5]:

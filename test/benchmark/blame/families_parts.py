@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from cases import Calls, Fault, Family, Lookup, Op, Random
+from cases import Calls, Family, Fault, Lookup, Op, Random
 
 from operad import Job, Map, Workflow
 

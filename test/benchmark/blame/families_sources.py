@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from cases import Calls, Fault, Family, Lookup, Op, Passages, Random
+from cases import Calls, Family, Fault, Lookup, Op, Passages, Random
 
 from operad import Job, WorkflowMessage, WorkflowStatus
 
 # ----------------------------------------------------------------------------------------------------- suppliers
 
-_FIRMS = ("Arendt", "Brix", "Colding", "Dahlem", "Esch", "Fabri")
+_FIRMS: Sequence[str] = ("Arendt", "Brix", "Colding", "Dahlem", "Esch", "Fabri")
 _WARES = (
     "ceiling lamp, white",
     "desk lamp, black",

@@ -23,8 +23,8 @@ ROUNDS = 2
 Method = Literal["blame", "all", "last"]
 """Method of a run: a model blames; everything runs again; the last operator alone runs again."""
 
-Judge = Callable[[Case, Request, frozenset[str]], str | None]
-"""Function that returns the judge's answer to a request, while some faults are there; None to end the run."""
+Judge = Callable[[Case, Request, frozenset[str], int], str | None]
+"""Function that returns the judge's answer to a request, while some faults are there, in a round; None to end the run."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +123,7 @@ class _Player:
             self.verdict = Verdict(event.status, self.blamed)
 
     def _judge(self, request: Request) -> Step:
-        answer = self.judge(self.case, request, self.active)
+        answer = self.judge(self.case, request, self.active, self.round)
         if answer is None:
             self.open = request
             self.asked.append(Asked(JUDGE, self.round, request, ""))
@@ -155,7 +155,7 @@ def blamed_of(event: Any) -> frozenset[str]:
     for fault in getattr(event, "faults", ()):
         item = getattr(fault, "item", None)
         places.add(fault.operator if item is None else f"{fault.operator}[{item}]")
-    return frozenset(places | {id for id in event.blame if not any(covers(id, place) for place in places)})
+    return frozenset(places | {each for each in event.blame if not any(covers(each, place) for place in places)})
 
 
 async def play(case: Case, judge: Judge, method: Method = "blame") -> Played:
@@ -177,7 +177,7 @@ async def play(case: Case, judge: Judge, method: Method = "blame") -> Played:
             Evaluator(case.criteria, id=JUDGE, model=model(JUDGE)) if method == "blame" else _reject(case, method)
         )
         flow = Workflow(
-            case.wire({id: op.operator(id, model(id)) for id, op in case.ops.items()}),
+            case.wire({each: op.operator(each, model(each)) for each, op in case.ops.items()}),
             evaluator=evaluator,
             max_rounds=ROUNDS,
             name=case.family,
@@ -212,7 +212,7 @@ def findings(case: Case, active: frozenset[str] | None = None) -> str:
     return " ".join(f"Wrong: {fault.wrong}. Right: {fault.right}." for fault in faults)
 
 
-def key_answer(case: Case, request: Request, active: frozenset[str]) -> str:
+def key_answer(case: Case, request: Request, active: frozenset[str], round: int = 1) -> str:
     """Return the right verdict, in the form that a request asks for."""
     is_wrong = case.status is not WorkflowStatus.SUCCESS and bool(active)
     faults = [fault for fault in case.faults if fault.root in active] if is_wrong else []
