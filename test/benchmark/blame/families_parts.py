@@ -148,9 +148,10 @@ def _newsletter(rng: Random, fault: str) -> Mapping[str, Any]:
         f"{when[third][0]}, {when[third][1] + 2}:00: {third}",
         f"{third} on {when[third][0]} at {when[third][1]}:00",
     )
+    kept = [name for name in names if name != other]
     faults = {
         "collect": [collect],
-        "outline": [Fault("draft/outline", "3. ", f"{other} on {when[other][0]}")],
+        "outline": [Fault("draft/outline", f"3. {when[kept[2]][0]}: {kept[2]}", f"{other} on {when[other][0]}")],
         "body": [body],
         "letter": [Fault("letter", "5 events", f"{hit} on {when[hit][0]}")],
         "claim": [Fault("letter", "Parking is free.", "The house is closed on Sunday.")],
