@@ -159,7 +159,7 @@ def _roster(rng: Random, fault: str) -> Mapping[str, Any]:
     def answers(active: frozenset[str]) -> dict[str, str]:
         planned = swapped if "plan" in active else plan
         checked = planned
-        if fault == "vanished" and "plan" in active:
+        if "plan" in active and "check" not in active:
             check = f"{who} is not free on {misplaced}. Corrected plan:\n{_lines(plan)}"
             checked = plan
         elif "check" in active and fault == "alarm":
@@ -344,7 +344,7 @@ _WORKS = ("a footbridge", "a playground", "a bus shelter", "a bicycle stand")
 
 def _tender(rng: Random, fault: str) -> Mapping[str, Any]:
     work = rng.choice(_WORKS)
-    start = rng.randrange(3, 7)
+    start = rng.randrange(2, 6)
     length = rng.choice([3, 4, 5])
     budget = rng.choice([48_000, 62_000, 75_000, 90_000])
     months = "January February March April May June July August September October November December".split()

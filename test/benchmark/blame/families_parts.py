@@ -317,9 +317,9 @@ def _train(rng: Random, fault: str) -> Mapping[str, Any]:
         shown = early if fault == "checker" and "search" in active else arrival
         found = f"{chosen}次，{_clock(start)}发车，{_clock(shown)}到达，二等座{price}元。"
         check = _FINE
-        if fault == "vanished":
-            check = f"票价有误，按查询结果应为{trains[best][2]}元，已更正：{best}次，{_clock(arrival)}到达。"
-            price = trains[best][2]
+        if "search" in active and "check" not in active:
+            chosen, (start, shown, price) = best, trains[best]
+            check = f"所选有误，已按查询结果更正：{best}次，{_clock(start)}发车，{_clock(shown)}到达，二等座{price}元。"
         total = price * people
         told = total + 100 if "mail" in active else total
         return {

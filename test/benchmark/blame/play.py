@@ -137,8 +137,9 @@ class _Player:
             self.active -= {place}
         active = frozenset[str]() if self.round > 1 and self.method != "blame" else self.active
         answer = self.case.answers(active)[place]
-        if isinstance(answer, Calls) and not any(message["role"] == "tool" for message in request["messages"]):
-            return CallTools(list(answer.calls))
+        results = sum(message["role"] == "tool" for message in request["messages"])
+        if isinstance(answer, Calls) and results < len(answer.calls):
+            return CallTools([answer.calls[results]])  # one by one, because the order of simultaneous results varies
         text = answer.text if isinstance(answer, Calls) else answer
         if who == self.case.last:
             self.last = text
