@@ -437,6 +437,7 @@ class Operator(Instructed[T]):
             knowledge=knowledge,
             insights=await self._recall_insights(job, insights) if recalls else (),
             lesson=call.lesson or "",
+            rejection=call.rejection,
             files=job.files,
             settings=config.settings,
             max_turns=config.max_turns,

@@ -51,9 +51,11 @@ if TYPE_CHECKING:
         SkippedError,
         ToolError,
     )
+    from operad.runtime.values.fault import Fault
     from operad.runtime.values.file import FileDescriptor
-    from operad.runtime.values.message import Job, StepRecord, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
+    from operad.runtime.values.message import Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
     from operad.runtime.values.questions import Question
+    from operad.runtime.values.step_record import StepRecord, ToolUse
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.decorator import operator
@@ -83,6 +85,7 @@ __all__ = [
     "Example",
     "Executable",
     "Expert",
+    "Fault",
     "FaultError",
     "FileDescriptor",
     "FileStore",
@@ -136,6 +139,7 @@ __all__ = [
     "Tool",
     "ToolError",
     "ToolGroup",
+    "ToolUse",
     "Toolkit",
     "Turn",
     "Usage",
@@ -178,7 +182,9 @@ _HOMES = {
         "agents.leader": "Leader",
         "policies.limits": "Limits",
         "workflow.map": "ItemError Map",
-        "values.message": "StepRecord Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
+        "values.fault": "Fault",
+        "values.step_record": "StepRecord ToolUse",
+        "values.message": "Job SubJob Turn Usage WorkflowMessage WorkflowStatus",
         "models.embedding": "EmbeddingModel",
         "models.minilm": "MiniLM",
         "models.model": "Model",

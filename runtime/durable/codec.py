@@ -23,13 +23,16 @@ from pydantic import BaseModel, ValidationError
 
 from operad.runtime import events
 from operad.runtime.policies.policy import causes
+from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.values import errors
 from operad.runtime.values.errors import InputError, Issue, OperadError
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.fingerprint import name_of
-from operad.runtime.values.message import Job, StepRecord, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, SubJob, Turn, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.private_modules import loaded_module, public_name
 from operad.runtime.values.questions import Question
+from operad.runtime.values.step_record import StepRecord, ToolUse
 from operad.runtime.workflow.map import ItemError
 
 MAX_CAUSES = 32
@@ -45,13 +48,19 @@ _MODELS: dict[str, type[BaseModel]] = {
     "$message": WorkflowMessage,
     "$usage": Usage,
     "$item_error": ItemError,
+    "$fault": Fault,
     "$contribution": StepRecord,
+    "$tool_use": ToolUse,
+    "$rejection": Rejection,
     "$job": Job,
     "$sub_job": SubJob,
     "$turn": Turn,
     "$question": Question,
 }
 _TAGS: dict[type, str] = {model: tag for tag, model in _MODELS.items()}
+
+_EVENTS = events.Event.__module__.rpartition(".")[0]
+"""Package of the types of events that can be read back."""
 
 _Path = tuple[str, ...]
 """Path to a part of a value, as steps such as ``.outputs`` and ``[2]``."""
@@ -78,6 +87,7 @@ class Outcome(msgspec.Struct, frozen=True):
         usage: Tokens, calls and cost of the work.
         events: Events written during the work.
         traced: True if OpenTelemetry spans were written for the work.
+        exchange: Conversation with the model that led to the message; None if it is not kept.
     """
 
     message: WorkflowMessage | None = None
@@ -85,6 +95,7 @@ class Outcome(msgspec.Struct, frozen=True):
     usage: Usage = Usage()
     events: tuple[events.Event, ...] = ()
     traced: bool = False
+    exchange: Exchange | None = None
 
 
 class Codec:
@@ -217,19 +228,10 @@ class Codec:
             return {
                 _TAGS[type(value)]: {name: self._plain(each, (*where, f".{name}")) for name, each in fields.items()}
             }
-        if isinstance(value, WorkflowStatus):
-            return {"$status": value.value}
-        if isinstance(value, Issue):
-            return {"$issue": [value.code, value.message, value.where]}
+        if (write := _WRITERS.get(kind)) is not None:
+            return write(value)
         if isinstance(value, Outcome):
-            parts = (
-                value.message,
-                value.error,
-                value.usage,
-                _readable(value.events),
-                *([True] if value.traced else []),
-            )
-            return {"$outcome": [self._plain(part, where) for part in parts]}
+            return {"$outcome": [self._plain(part, where) for part in _parts_of(value)]}
         if isinstance(value, events.Event):
             fields = {name: getattr(value, name) for name in value.__struct_fields__ if name not in _STAMPED}
             return {"$event": [type(value).__name__, self._lossy(fields)]}
@@ -299,6 +301,7 @@ class Codec:
             "$event": lambda named: _read_event(*named),
             "$error": self._read_errors,
             "$outcome": self._read_outcome,
+            "$exchange": Exchange.model_validate_json,
         }
         if tag not in read:
             raise InputError(f"the stored value cannot be read: this version of operad does not know the tag {tag!r}")
@@ -320,12 +323,15 @@ class Codec:
         return FileDescriptor(path=path, name=name, size=size, mime_type=mime_type)
 
     def _read_outcome(self, fields: list[Any]) -> Outcome:
-        message, error, usage, happened, *traced = map(self._read, fields)
+        message, error, usage, happened, *rest = map(self._read, fields)
+        traced, exchange = bool(rest and rest[0]), rest[1] if len(rest) > 1 else None
         if not (isinstance(usage, Usage) and (isinstance(message, WorkflowMessage) or isinstance(error, Exception))):
             raise InputError("the stored outcome of an operator is neither a message nor an error")
         if not all(isinstance(event, events.Event) for event in happened):
             raise InputError("the stored outcome of an operator holds a value that is not an event")
-        return Outcome(message, error, usage, tuple(happened), bool(traced))
+        if not isinstance(exchange, Exchange | None):
+            raise InputError("the stored outcome of an operator holds a conversation that is none")
+        return Outcome(message, error, usage, tuple(happened), traced, exchange)
 
     def _read_errors(self, inner: dict[str, Any]) -> BaseException:
         chain = [self._read_error(link) for link in inner["chain"][:MAX_CAUSES]]
@@ -355,9 +361,25 @@ def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
 _STAMPED = frozenset(events.Event.__struct_fields__)
 
 
+_WRITERS: dict[type, Callable[[Any], dict[str, Any]]] = {
+    Exchange: lambda exchange: {"$exchange": exchange.model_dump_json()},
+    WorkflowStatus: lambda status: {"$status": status.value},
+    Issue: lambda issue: {"$issue": [issue.code, issue.message, issue.where]},
+}
+
+
+def _parts_of(outcome: Outcome) -> Sequence[Any]:
+    """Return the parts of an outcome to store, without the empty ones at its end."""
+    parts = [outcome.message, outcome.error, outcome.usage, _readable(outcome.events)]
+    further = [outcome.traced, outcome.exchange]
+    while further and not further[-1]:
+        further.pop()
+    return [*parts, *further]
+
+
 def _readable(happened: Sequence[events.Event]) -> list[events.Event]:
     """Return the events of Operad's own types: only these can be read later."""
-    return [event for event in happened if type(event).__module__ == events.Event.__module__]
+    return [event for event in happened if type(event).__module__.startswith(_EVENTS)]
 
 
 def _read_event(name: str, fields: dict[str, Any]) -> events.Event:

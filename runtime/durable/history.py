@@ -9,6 +9,7 @@ that contains others ends when a later event implies its end.
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -29,7 +30,8 @@ from operad.runtime.graph.build import ports_of_edges
 from operad.runtime.values.errors import describe
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.rounds import Rounds, at_fault, finished
+from operad.runtime.workflow.places import NO_REPAIRS, place_of, repairs_of
+from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
 
 
@@ -87,11 +89,13 @@ class _Level:
         is_judged: True if the current round has ended with a verdict.
         messages: Last message of each operator.
         verdict: Verdict on the last round, if any.
+        cut: Operators of which an evaluator was shown a part only, in the current round.
+        inside: Last execution of each workflow inside an operator, by the operator with the index of a map's item.
     """
 
     path: tuple[str, ...]
     about: Description
-    rounds: Rounds = field(default_factory=Rounds)
+    rounds: Rounds = Rounds(max_rounds=sys.maxsize)
     to_run: tuple[str, ...] = ()
     begun: set[str] = field(default_factory=set[str])
     start_times: dict[str, float] = field(default_factory=dict[str, float])
@@ -101,6 +105,8 @@ class _Level:
     is_judged: bool = False
     messages: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
     verdict: WorkflowMessage | None = None
+    cut: list[str] = field(default_factory=list[str])
+    inside: dict[str, _Level] = field(default_factory=dict[str, "_Level"])
 
     @property
     def operators(self) -> Mapping[str, Any]:
@@ -131,11 +137,23 @@ class _Level:
         return name if name in self.operators else without_index(name)
 
     def again(self) -> tuple[str, ...]:
-        """Return the operators of the next round: those at fault, and all operators that depend on them."""
-        known = [*self.operators, *self.judges]
-        at_fault_ids = {*at_fault(self.verdict.blame if self.verdict else (), known), *self.failed}
-        again = {*at_fault_ids, *following(at_fault_ids, self.operators)}
+        """Return the operators that may run in the next round: those to repair, and all that depend on them."""
+        places = [place_of(fault.place, self.operators) for fault in self.rounds.repairs]
+        first = {place.operator for place in places if place} | self.failed.keys()
+        again = {*first, *following(first, self.operators)}
         return tuple(name for name in self.operators if name in again)
+
+    def goes_on_from(self, earlier: _Level, around: Rounds, name: str) -> None:
+        """Continue an earlier execution of the workflow, in which a later round of the workflow around it repairs faults.
+
+        Args:
+            earlier: The earlier execution.
+            around: State of the rounds of the workflow around it.
+            name: The operator that contains the workflow.
+        """
+        self.messages = dict(earlier.messages)
+        repairs = repairs_of(around.repairs, {name: 0, without_index(name): 0}).get(0, NO_REPAIRS)
+        self.rounds = replace(self.rounds, repairs=repairs.inside(name))
 
     def message(self, job: Job) -> WorkflowMessage | None:
         """Return the message of the workflow; None if no operator has a message yet."""
@@ -206,6 +224,8 @@ class _Derivation:
         path, attempt = (*level.path, name), 1
         for event in outcome.events:
             self.append(event, path, name, number, attempt)
+            if isinstance(event, events.EvidenceCut):
+                level.cut += event.operators
             attempt += isinstance(event, events.OperatorRetried)
         for outer, operator, _ in levels if is_part else levels[:-1]:
             outer.around[outer.operator(operator)].usage += outcome.usage
@@ -262,6 +282,9 @@ class _Derivation:
             )
             if inside.operator(first) not in (*inside.operators, *inside.judges):
                 inside.about = {}  # a leader created the workflow
+            if (earlier := level.inside.get(name)) is not None:
+                inside.goes_on_from(earlier, level.rounds, name)
+            level.inside[name] = inside
             entered = events.WorkflowEntered(
                 workflow=operator, operators=inside.before, judges=tuple(inside.judges), ports=inside.ports
             )
@@ -326,15 +349,15 @@ class _Derivation:
         """Start a round of a workflow, after ending the round before it."""
         if round <= level.rounds.number:
             return
-        again = tuple(level.operators)
         if level.rounds.number:
             self._end_round(level, failed=True)
-            again = level.again()
+        again = level.again() or tuple(level.operators)
         level.rounds = replace(level.rounds, number=round)
         level.to_run, level.is_judged = again, False
         level.begun.clear()
         level.failed.clear()
         level.verdicts.clear()
+        level.cut.clear()
         self.append(events.RoundStarted(operators=again), level.path, round=round)
 
     def _end_round(self, level: _Level, *, failed: bool = False) -> None:
@@ -351,17 +374,23 @@ class _Derivation:
             )
         elif not (level.failed or level.judges) and (tails := level.tails()):
             self._finish_round(level, joined_tails(tails, self._job))
+        elif not level.failed and (verdicts := [*level.verdicts.values()] or [level.verdict]) and verdicts[0]:
+            # A verdict of an evaluator in code, after which no model was asked; or the last one, as nothing changed.
+            self._finish_round(level, join_verdicts([verdict for verdict in verdicts if verdict]))
 
     def _finish_round(self, level: _Level, verdict: WorkflowMessage, *, by_error: bool = False) -> None:
         """End the current round with a verdict; operators that have not started were skipped."""
         level.is_judged = True
         level.verdict = verdict
-        level.rounds = level.rounds.judged(verdict, has_result=not level.failed)
+        before = {name: parents for name, parents in level.before.items() if name in level.messages}
+        known = [*level.operators, *level.judges]
+        level.rounds = level.rounds.judged(verdict, known, before, has_result=not level.failed, cut=level.cut)
         for name in level.to_run if not level.failed else ():
             if name not in level.begun:
-                skipped = events.OperatorSkipped(reason="no edge to it was taken")
-                self.append(skipped, (*level.path, name), name, level.rounds.number)
-        judged = finished(verdict, by_error=by_error, has_result=not level.failed)
+                kept = name in level.messages
+                unstarted = events.OperatorKept() if kept else events.OperatorSkipped(reason="no edge to it was taken")
+                self.append(unstarted, (*level.path, name), name, level.rounds.number)
+        judged = finished(verdict, level.rounds, by_error=by_error, has_result=not level.failed)
         self.append(judged, level.path, round=level.rounds.number)
 
     # Questions

@@ -76,6 +76,8 @@ class RemoteExecutor:
             "lesson": call.lesson,
             "transcript": list(call.transcript),
             "judged": call.judged,
+            "rejection": call.rejection,
+            "repeats": scope.run.repeats,
             "used": scope.run.usage,
             "limits": self._limits_around(scope),
             "span": carried(),

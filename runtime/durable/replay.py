@@ -134,6 +134,8 @@ class Replay:
                         event = replace(event, store=scope.run.insights.store.id)  # each process has another store id
                     scope.write(event)
                     scope.attempt += isinstance(event, OperatorRetried)
+            if outcome.exchange is not None:
+                scope.traced().exchange = outcome.exchange
             if outcome.usage != NO_USAGE:
                 scope.charge(outcome.usage)
         if outcome.error is not None:
@@ -208,7 +210,8 @@ async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope:
         if lacks_deps(error):
             raise
         message, failure = None, error
-    return Outcome(message, failure, _usage_since(scope, used), tuple(scope.kept or ()), traced.get())
+    exchange = scope.trace.exchange if scope.trace and message is not None else None
+    return Outcome(message, failure, _usage_since(scope, used), tuple(scope.kept or ()), traced.get(), exchange)
 
 
 def _usage_since(scope: Scope, used: Any) -> Any:

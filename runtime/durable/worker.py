@@ -45,7 +45,7 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
-from operad.runtime.values.message import StepRecord
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
 
@@ -240,10 +240,12 @@ class Worker:
             given["lesson"],
             tuple(given["transcript"]),
             given["judged"],
+            rejection=given.get("rejection"),
         )
         path = tuple(given["path"])
         log = RunLog(run_id, self._listeners)
         run = _RunOfOneOperator(build, call, log, prefix=path[:-1], insights=insights)
+        run.repeats = bool(given.get("repeats"))
         run.spend(given["used"])
         outer = [Limiter.of(name, Limits(None, requests, tokens)) for name, requests, tokens in given["limits"]]
         run.calls = (*outer, *run.calls)

@@ -10,12 +10,12 @@
 """
 
 from operad.runtime.events.context import RunInProgress, Scope, StepJournal, current_scope, emit, enter, heard
+from operad.runtime.events.evaluation import BlameUnknown, EvidenceCut, OperatorKept, RoundFinished, RoundStarted
 from operad.runtime.events.log import RunLog
 from operad.runtime.events.reading import read_event
 from operad.runtime.events.types import (
     CANCELLED,
     AnswerRejected,
-    BlameUnknown,
     CacheHit,
     ConversationShortened,
     Event,
@@ -40,8 +40,6 @@ from operad.runtime.events.types import (
     PassagesEmbedded,
     Progress,
     Resumed,
-    RoundFinished,
-    RoundStarted,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -61,6 +59,7 @@ __all__ = [
     "CacheHit",
     "ConversationShortened",
     "Event",
+    "EvidenceCut",
     "FellBack",
     "InsightsRecalled",
     "Interrupted",
@@ -76,6 +75,7 @@ __all__ = [
     "OperatorCancelled",
     "OperatorFailed",
     "OperatorFinished",
+    "OperatorKept",
     "OperatorRetried",
     "OperatorSkipped",
     "OperatorStarted",

@@ -8,7 +8,7 @@ without listeners it only adds up usage.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, Protocol
@@ -17,9 +17,8 @@ from msgspec import Struct
 from pydantic import JsonValue
 
 from operad.runtime.events.log import RunLog
-from operad.runtime.events.tool_calls import ToolCalls
+from operad.runtime.events.trace import NO_INNER, NOTED, Trace
 from operad.runtime.events.types import (
-    CacheHit,
     Event,
     FellBack,
     Interrupted,
@@ -29,11 +28,10 @@ from operad.runtime.events.types import (
     Resumed,
     ThinkingStreamed,
     TokenStreamed,
-    ToolCalled,
-    ToolReturned,
 )
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.values.step_record import StepRecord
 
 if TYPE_CHECKING:
     from operad.runtime.policies.deadline import Deadline
@@ -87,6 +85,7 @@ class RunInProgress(Protocol):
     usage: Usage
     finished: dict[str, WorkflowMessage] | None
     idle: int
+    repeats: bool
 
     @property
     def job(self) -> Job:
@@ -147,7 +146,8 @@ class Scope(Struct, kw_only=True, eq=False):
         asked: Ids of the questions that the operator has asked.
         asked_before: Task that reads the questions of earlier processes; None before the first question.
         runs_workflows: True if the operator only runs workflows, whose operators take places of their own.
-        tool_calls: Tool calls of the attempt, also of operators inside; None without any.
+        trace: Trace of the attempt; None without anything to note.
+        earlier: Outcomes of the workflows inside the operator in the last round, by the last step of their paths.
         kept: Events to be kept with the operator's message; None if no message is kept.
         heard: True if events have listeners or are kept; if not, events that are costly to create can be omitted.
         key: Key of the operator in the run, if the enclosing operators are in another process.
@@ -168,7 +168,8 @@ class Scope(Struct, kw_only=True, eq=False):
     asked: frozenset[str] = frozenset()
     asked_before: asyncio.Task[Any] | None = None
     runs_workflows: bool = False
-    tool_calls: ToolCalls | None = None
+    trace: Trace | None = None
+    earlier: Mapping[str, Any] = NO_INNER
     kept: list[Event] | None = None
     heard: bool = False
     key: str = ""
@@ -231,27 +232,17 @@ class Scope(Struct, kw_only=True, eq=False):
             event, TokenStreamed | ThinkingStreamed | ModelAsked | Interrupted | Resumed
         ):
             self.kept.append(event)
-        if isinstance(event, ToolCalled | ToolReturned):
-            self._note_tool(event)
-        elif isinstance(event, OperatorRetried | FellBack):
-            self.tool_calls = None
-        elif isinstance(event, CacheHit):
-            self.tool_calls = ToolCalls(cached=True)
+        if isinstance(event, OperatorRetried | FellBack):
+            self.trace = None
+        elif isinstance(event, NOTED):
+            self.traced().note(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 
-    def _note_tool(self, event: ToolCalled | ToolReturned) -> None:
-        """Note a tool call in this scope and, once it has ended, in the enclosing ones."""
-        calls = self.tool_calls = self.tool_calls or ToolCalls()
-        if isinstance(event, ToolCalled):
-            calls.begin(event)
-        else:
-            self.add_tool_call(calls.end(event))
-
-    def add_tool_call(self, line: str) -> None:
-        """Add the line of a tool call, or of calls that are unknown, to this scope and to the enclosing ones."""
-        for scope in self.outwards():
-            scope.tool_calls = scope.tool_calls or ToolCalls()
-            scope.tool_calls.add(line)
+    def traced(self) -> Trace:
+        """Return the trace of the attempt, which is created if it is not there."""
+        if self.trace is None:
+            self.trace = Trace()
+        return self.trace
 
     def charge(self, usage: Usage) -> None:
         """Add usage to this operator, the enclosing operators, and their runs.

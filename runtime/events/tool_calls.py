@@ -1,4 +1,4 @@
-"""Tool calls of an operator: as lines of text for evaluators, and as the place of questions that tools ask."""
+"""Place of a tool call, to which the questions that its tool asks belong."""
 
 from __future__ import annotations
 
@@ -8,57 +8,6 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
-
-from operad.runtime.events.types import ToolCalled, ToolReturned
-from operad.runtime.values.text import shortened
-
-MOST_CALLS = 100
-"""Maximum number of calls of an operator that are listed."""
-
-LONGEST_PART = 200
-"""Maximum number of characters of the arguments, and of the result, of a call."""
-
-MORE_CALLS = "(further calls are not shown)"
-
-CACHED = "(unknown: the result is from the cache)"
-
-
-class ToolCalls:
-    """Tool calls of an operator, and of the operators inside it, in the order in which they ended.
-
-        calls = ToolCalls()
-        calls.begin(ToolCalled(call_id="1", tool="search", arguments={"claim": "The moon has air."}))
-        print(calls.end(ToolReturned(call_id="1", tool="search", result="It has none.", failed=False, seconds=0.1)))
-        # search({"claim": "The moon has air."}): It has none.
-
-    Args:
-        cached: True if the operator's message was found in its cache, so that its calls are unknown.
-    """
-
-    def __init__(self, *, cached: bool = False) -> None:
-        self.cached = cached
-        self._lines = [CACHED] if cached else []
-        self._arguments: dict[str, str] = {}
-
-    @property
-    def lines(self) -> tuple[str, ...]:
-        """The first `MOST_CALLS` calls, each on one line with its arguments and its result or error."""
-        return (*self._lines[:MOST_CALLS], MORE_CALLS) if len(self._lines) > MOST_CALLS else tuple(self._lines)
-
-    def begin(self, event: ToolCalled) -> None:
-        """Note the arguments of a call."""
-        self._arguments[event.call_id] = _on_a_line(json.dumps(event.arguments, ensure_ascii=False, default=str))
-
-    def end(self, event: ToolReturned) -> str:
-        """Return the line of a call that has ended."""
-        failed = " failed" * event.failed
-        return f"{event.tool}({self._arguments.pop(event.call_id, '')}){failed}: {_on_a_line(event.result)}"
-
-    def add(self, line: str) -> None:
-        """Add the line of a call."""
-        if len(self._lines) <= MOST_CALLS:
-            self._lines.append(line)
-
 
 _current_call: ContextVar[str] = ContextVar("operad_tool_call", default="")
 _model: ContextVar[object] = ContextVar("operad_tool_call_model", default=None)
@@ -93,7 +42,3 @@ def in_tool_call(call: str, model: object = None) -> Generator[None, None, None]
     finally:
         _current_call.reset(tokens[0])
         _model.reset(tokens[1])
-
-
-def _on_a_line(text: str) -> str:
-    return shortened(" ".join(text[: 10 * LONGEST_PART].split()), LONGEST_PART)

@@ -90,38 +90,6 @@ class JobSplit(Event, frozen=True, kw_only=True):
     sub_jobs: tuple[SubJob, ...]
 
 
-class RoundStarted(Event, frozen=True, kw_only=True):
-    """A round begins: the listed operators run, all others keep their results."""
-
-    operators: tuple[str, ...]
-
-
-class RoundFinished(Event, frozen=True, kw_only=True):
-    """A round was judged.
-
-    Attributes:
-        by_error: True if an operator's error ended the round, rather than a verdict.
-        has_result: True if the round has a result, which may become the result of the run.
-    """
-
-    status: WorkflowStatus
-    evaluation: str
-    lesson: str
-    blame: tuple[str, ...]
-    score: float | None = None
-    by_error: bool = False
-    has_result: bool = True
-
-
-class BlameUnknown(Event, frozen=True, kw_only=True):
-    """A verdict blames operators that do not exist; `blame` is their names, each with the nearest known one.
-
-    If no existing operator is blamed, all operators run again.
-    """
-
-    blame: str
-
-
 class OperatorStarted(Event, frozen=True, kw_only=True):
     """An operator begins."""
 
@@ -337,10 +305,11 @@ class CacheHit(Event, frozen=True, kw_only=True):
 
 
 class KnowledgeRetrieved(Event, frozen=True, kw_only=True):
-    """An operator searched its knowledge base; the event has the sources and scores of the passages, best first."""
+    """An operator searched its knowledge base; the event has source, score and text of each passage, best first."""
 
     sources: tuple[str, ...]
     scores: tuple[float, ...]
+    texts: tuple[str, ...] = ()
 
 
 class PassagesEmbedded(Event, frozen=True, kw_only=True):

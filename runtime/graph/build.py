@@ -17,6 +17,7 @@ from operad.runtime.graph.schedule import Plan
 from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
 from operad.runtime.values.errors import Issue
+from operad.runtime.values.message import WorkflowMessage
 
 Engine = Callable[[Iterable[int], Step], Awaitable[None]]
 """Function that runs nodes of a plan: it takes the nodes to start with and the step that runs a node."""
@@ -33,6 +34,7 @@ class Node:
         has_tools: True if the operator offers tools to a model.
         used_ports: Ports of the operator that edges of the workflow use.
         places: Limiter of the number of operators of the workflow that run at once; None for no limit.
+        stops: True if nothing that depends on the operator runs after a verdict other than SUCCESS.
     """
 
     operator: BaseOperator
@@ -41,6 +43,7 @@ class Node:
     has_tools: bool = False
     used_ports: Collection[str] = ()
     places: Limiter | None = None
+    stops: bool = False
 
 
 def ports_of_edges(before: Mapping[str, Mapping[str, Collection[str]]]) -> dict[str, dict[str, tuple[str, ...]]]:
@@ -66,6 +69,7 @@ class Build:
         budget: Budget of a run.
         places: Limiter of operators that run at once, in all runs together.
         calls: Limiter of model calls of the operators, in all runs together.
+        on_reject: Message in place of a result that no round could repair; None to leave the result as it is.
     """
 
     name: str
@@ -77,6 +81,13 @@ class Build:
     budget: Budget = NO_BUDGET
     places: Limiter | None = None
     calls: Limiter | None = None
+    on_reject: WorkflowMessage | None = None
+
+    @cached_property
+    def repeats(self) -> bool:
+        """True if operators may run again in another round: after a verdict, or a `FaultError` of an operator in code."""
+        in_code = any(node.operator.asks_model is not True for node in self.nodes)
+        return self.max_rounds > 1 and bool(self.graph.evaluators or in_code)
 
     @cached_property
     def nodes(self) -> Sequence[Node]:
@@ -90,6 +101,7 @@ class Build:
                 has_tools=operator.has_tools,
                 used_ports=self.plan.used_ports.get(number, ()),
                 places=self.places,
+                stops=operator.stops and any(child < len(operators) for child in self.plan.children[number]),
             )
             for number, operator in enumerate([*operators.values(), *evaluators])
         ]

@@ -10,9 +10,11 @@ from msgspec.structs import replace
 from typing_extensions import Self
 
 from operad.runtime.policies.cache import cache_key
+from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.message import Job, StepRecord, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.step_record import StepRecord
 
 
 class OperatorCall(Struct, frozen=True):
@@ -26,10 +28,13 @@ class OperatorCall(Struct, frozen=True):
         job: The job that the workflow works on.
         messages: The messages of the operator's predecessors.
         previous: The messages of earlier experts.
-        lesson: The evaluator's lesson of the last round.
-        transcript: For an evaluator: the records of the operators that have run.
+        lesson: Lessons for the operator from the verdicts of earlier rounds.
+        transcript: For an evaluator: the records of the operators, in the order of the graph, also of those inside of
+            others.
         judged: For an evaluator: the message that it judges.
         deps: Object that the caller gave to the run, as `RunContext.deps`; never stored.
+        rejection: Rejected answer of the operator in the last round; None if it was not rejected. For an evaluator: its
+            last verdict.
     """
 
     reasoner: Reasoner
@@ -40,6 +45,7 @@ class OperatorCall(Struct, frozen=True):
     transcript: tuple[StepRecord, ...] = ()
     judged: WorkflowMessage | None = None
     deps: Any = None
+    rejection: Rejection | None = None
 
     @classmethod
     def of(
@@ -87,7 +93,9 @@ class OperatorCall(Struct, frozen=True):
             return None  # the answer may depend on them
         caller = cache_key(operator, self.reasoner)
         try:
-            return cache_key(caller, self.job, self.messages, self.previous, self.lesson, *self.transcript)
+            return cache_key(
+                caller, self.job, self.messages, self.previous, self.lesson, self.rejection, *self.transcript
+            )
         except InputError:
             return None
 

@@ -100,7 +100,9 @@ class WorkflowGraph:
         return [self.operators[tail].gives_items for tail in self.tails] == [True]
 
     def plan(self, name: str) -> Plan:
-        """Return the plan of the graph: the operators, then the evaluators after the tails, and the node `END`.
+        """Return the plan of the graph: the operators, the evaluators after the tails, and the node `END`.
+
+        Evaluators that ask a model come after those in code, which cost nothing.
 
         Args:
             name: The workflow's name, for the error.
@@ -175,7 +177,9 @@ class WorkflowGraph:
 
     def _plan(self) -> Plan:
         tails, evaluators = self.tails, [evaluator.get_id() for evaluator in self.evaluators]
-        before = {**self.before, **dict.fromkeys(evaluators, tails), END: evaluators or tails}
+        in_code = [evaluator.get_id() for evaluator in self.evaluators if not evaluator.asks_model]
+        judges = {key: tails if key in in_code else [*tails, *in_code] for key in evaluators}
+        before = {**self.before, **judges, END: evaluators or tails}
         return Plan(before, self.joins, self._ports())
 
     def _read_too_early_issues(self, plan: Plan) -> list[Issue]:

@@ -53,6 +53,7 @@ class BaseOperator(Step[T]):
         sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
         is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
+        stops: True if nothing that depends on the operator runs after a verdict other than SUCCESS in its message.
     """
 
     policy: Policy | None = None
@@ -61,6 +62,7 @@ class BaseOperator(Step[T]):
     gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
     gives_items: bool = False
+    stops: bool = False
     _id: str
     is_foreign: ClassVar[bool] = False
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet

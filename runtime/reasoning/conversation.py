@@ -25,8 +25,9 @@ from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolRe
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
+from operad.runtime.reasoning.exchange import Exchange
 from operad.runtime.reasoning.shown_files import MAX_ATTACHED
-from operad.runtime.reasoning.tool_results import MAX_RESULT, READ_MORE, ToolResults
+from operad.runtime.reasoning.tool_results import MAX_RESULT, NO_RESULTS, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.blob import Blobs
@@ -92,6 +93,7 @@ class Conversation:
         messages: Opening messages.
         tools: Tools that the model may call.
         settings: Settings of the calls, in place of the model's own.
+        results: Results of tools in the opening messages, if they are those of an earlier conversation that goes on.
     """
 
     def __init__(
@@ -100,15 +102,21 @@ class Conversation:
         messages: Sequence[Message],
         tools: Sequence[Tool] = (),
         settings: ModelSettings = NO_SETTINGS,
+        results: Mapping[str, str] = NO_RESULTS,
     ) -> None:
         self.model = model
         self._settings = settings
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
-        self._results = ToolResults(READ_MORE if READ_MORE not in self._tools else f"{READ_MORE}_of_result")
+        self._results = ToolResults(READ_MORE if READ_MORE not in self._tools else f"{READ_MORE}_of_result", results)
         self._tokens = 0
         if self._native_tools:
             self._offer_rest()
+
+    @property
+    def exchange(self) -> Exchange:
+        """The conversation so far, which can go on later."""
+        return Exchange(messages=tuple(self._messages), results=self._results.texts)
 
     def say(self, text: str) -> None:
         """Add a text to the user's message that comes next; it is appended to a last message that is the user's."""

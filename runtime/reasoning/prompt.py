@@ -6,9 +6,9 @@ import json
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from itertools import accumulate
 
-from operad.runtime.events.tool_calls import MORE_CALLS
 from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.models.messages import Message
+from operad.runtime.reasoning.exchange import rejection_text
 from operad.runtime.reasoning.shown_files import ShownFiles
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.values.message import SubJob, Turn, WorkflowMessage, WorkflowStatus
@@ -84,7 +84,8 @@ def render(
         ),
         ("Operators", "\n\n".join(_transcript(task, budget))),
         ("Recommended actions", "\n".join(_list_item(action.name, action.description) for action in task.actions)),
-        ("Feedback given to the operators" if is_judge else "Feedback on earlier attempts", task.lesson),
+        ("Your earlier answer", "" if is_judge else _rejected(task)),
+        ("Feedback given to the operators" if is_judge else "Feedback on earlier attempts", _feedback(task)),
         ("Instruction", varying),
         ("Form of the answer", schema),
     ]
@@ -142,6 +143,20 @@ def _earlier_turn(turn: Turn, shown_files: ShownFiles) -> Iterator[Message]:
     else:
         files, attached = shown_files.show(turn.files)
         yield Message.user(f"{turn.text}\n\n## Files\n{files}" if files else turn.text, *attached)
+
+
+def _rejected(task: Task) -> str:
+    """Return the rejected answer of a task with its faults; empty without one."""
+    rejection = task.rejection
+    if rejection is None:
+        return ""
+    return f"{fence(text_of(rejection.answer))}\n\n{rejection_text(rejection.faults)}"
+
+
+def _feedback(task: Task) -> str:
+    """Return the lessons that the faults of a rejected answer do not repeat."""
+    told = {fault.lesson for fault in task.rejection.faults} if task.rejection else ()
+    return "\n".join(line for line in task.lesson.splitlines() if line not in told)
 
 
 def _passages(passages: Iterable[Passage]) -> Iterator[str]:
@@ -232,13 +247,15 @@ def _transcript(task: Task, budget: int) -> Iterator[str]:
     max_length = _fair_share(
         [len(text) for step, message_text in steps for text in (step.instruction, message_text)], budget
     )
-    calls_length = _fair_share([len("\n".join(step.tool_calls or ())) for step, _ in steps], TOOL_CALLS_BUDGET)
+    calls_length = _fair_share(
+        [len("\n".join(map(str, step.tool_calls or ()))) for step, _ in steps], TOOL_CALLS_BUDGET
+    )
     for step, message_text in steps:
         if step.operator_id in shown_ids and not step.instruction and step.tool_calls is None:
             continue
         parts = [f"Instruction:\n{fence(cut(step.instruction, max_length))}"] if step.instruction else []
         if step.tool_calls is not None:
-            parts += [_tool_calls(step.tool_calls, calls_length)]
+            parts += [_tool_calls([str(call) for call in step.tool_calls], calls_length)]
         parts += [f"Result:\n{fence(cut(message_text, max_length))}"] if message_text else []
         parts += ["Result: shown above"] if step.operator_id in shown_ids else []
         after = f" (after {', '.join(step.before)})" if step.before else ""
@@ -251,7 +268,7 @@ def _tool_calls(calls: Sequence[str], most: int) -> str:
         return "Tool calls: none"
     ends = accumulate(len(call) + 1 for call in calls)
     shown = [call for call, end in zip(calls, ends, strict=True) if end <= most + 1]
-    lines = [*shown, *[MORE_CALLS] * (len(shown) < len(calls))]
+    lines = [*shown, *["(further calls are not shown)"] * (len(shown) < len(calls))]
     return "Tool calls:\n" + fence("\n".join(lines))
 
 

@@ -14,6 +14,7 @@ from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
+from operad.runtime.reasoning.exchange import rejection_text
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
@@ -206,10 +207,11 @@ class MonoModelReasoner:
         chooses_tools = bool(task.tools) and (self.model.profile.tools == "native" or not self.model.profile.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
         show_schema = chooses_tools or not task.output_schema.is_json_schema
-        opening = await _opening_messages(task, self.model, show_schema=show_schema)
-        conversation = Conversation(self.model, opening, task.tools, task.settings)
+        conversation = await _conversation(task, self.model, show_schema=show_schema)
         draft = await conversation.work(task.max_turns or self._max_rounds)
-        return await conversation.answer(form, draft, self._max_repairs)
+        answer = await conversation.answer(form, draft, self._max_repairs)
+        _keep(conversation)
+        return answer
 
 
 class DualModelReasoner:
@@ -308,8 +310,7 @@ class DualModelReasoner:
         max_turns = task.max_turns or self._max_rounds
         form = _form(task)
         # The actor receives a JSON Schema when it is asked for the answer.
-        actor_opening = await _opening_messages(task, self.actor, show_schema=not task.output_schema.is_json_schema)
-        actor = Conversation(self.actor, actor_opening, task.tools, task.settings)
+        actor = await _conversation(task, self.actor, show_schema=not task.output_schema.is_json_schema)
         opening = await _opening_messages(task, self.thinker, show_schema=True)
         thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools), settings=task.settings)
         for _ in range(max_turns):
@@ -330,7 +331,9 @@ class DualModelReasoner:
                 max_turns,
                 {},
             )
-        return await actor.answer(form, max_repairs=self._max_repairs)
+        answer = await actor.answer(form, max_repairs=self._max_repairs)
+        _keep(actor)
+        return answer
 
 
 class _ModelChoice:
@@ -365,6 +368,25 @@ def _at_least(minimum: int, **numbers: int) -> None:
 
 def _form(task: Task) -> Form | None:
     return None if task.output_schema.schema is None else Form(task.output_schema, task.check)
+
+
+async def _conversation(task: Task, model: Model, *, show_schema: bool) -> Conversation:
+    """Return a conversation about a task: a new one or, after a rejection, the one that led to the rejected answer."""
+    rejection = task.rejection
+    if rejection is None or rejection.exchange is None:
+        opening = await _opening_messages(task, model, show_schema=show_schema)
+        return Conversation(model, opening, task.tools, task.settings)
+    exchange = rejection.exchange
+    conversation = Conversation(model, exchange.messages, task.tools, task.settings, exchange.results)
+    conversation.say(task.followup or rejection_text(rejection.faults))
+    return conversation
+
+
+def _keep(conversation: Conversation) -> None:
+    """Keep a conversation that has led to an answer, if the answer may be rejected."""
+    scope = current_scope()
+    if scope is not None and scope.run.repeats:
+        scope.traced().exchange = conversation.exchange
 
 
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:

@@ -9,11 +9,13 @@ from pydantic import Field, JsonValue
 
 from operad.runtime.knowledge.knowledge import Insight, Knowledge
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
+from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Job, StepRecord, SubJob, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.value import Record, Value
 
 
@@ -59,13 +61,14 @@ class Task(Record):
         output_schema: Form of the answer, parsed and checked; it may be given as text or as plain values.
         actions: Recommended actions.
         tools: Recommended tools, including those of the actions.
-        workflow_messages: Messages of the direct predecessors. If the operator was blamed and runs again, its own
-            earlier messages follow, each with its verdict.
+        workflow_messages: Messages of the direct predecessors.
         previous_expert_outputs: Results of earlier experts.
         transcript: Purpose and message of each operator, for evaluators.
         knowledge: Passages retrieved for the job.
         insights: Insights of earlier runs.
-        lesson: Lesson from the last attempt.
+        lesson: Lessons from earlier attempts.
+        rejection: Rejected answer of the operator in the last round; None if it was not rejected.
+        followup: Message to the model in the conversation of `rejection`; by default the faults of its answer.
         files: Files of the job.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
@@ -87,6 +90,8 @@ class Task(Record):
     knowledge: Knowledge = Knowledge()
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
+    rejection: Rejection | None = None
+    followup: str = ""
     files: tuple[FileDescriptor, ...] = ()
     settings: ModelSettings = NO_SETTINGS
     max_turns: int | None = None

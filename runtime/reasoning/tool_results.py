@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from operad.runtime.models.messages import Blob, Message, Text, ToolResult
 from operad.runtime.tools.tool import Tool
@@ -18,6 +18,9 @@ MAX_KEPT = 20_000_000
 """Maximum number of characters of all results of a conversation that are kept for reading."""
 
 READ_MORE = "read_more"
+
+NO_RESULTS: Mapping[str, str] = {}
+"""Results of a conversation without calls of tools."""
 
 _NOTE = 200
 """Number of characters left for the note below a page, so that a page is not cut again."""
@@ -36,12 +39,13 @@ class ToolResults:
 
     Args:
         name: Name of the tool.
+        kept: Results of an earlier conversation that goes on, by the ids of the calls; see `texts`.
     """
 
-    def __init__(self, name: str = READ_MORE) -> None:
-        self._texts: list[str] = []
-        self._numbers: dict[str, int] = {}
-        self._room = MAX_KEPT
+    def __init__(self, name: str = READ_MORE, kept: Mapping[str, str] = NO_RESULTS) -> None:
+        self._texts = [*kept.values()]
+        self._numbers = {call_id: number for number, call_id in enumerate(kept, 1)}
+        self._room = MAX_KEPT - sum(map(len, self._texts))
         self.tool = Tool(
             name=name,
             description="Read on in a tool's result that was shown in part; `id` and `offset` are named below that part.",
@@ -57,6 +61,11 @@ class ToolResults:
             },
             function=self.read_more,
         )
+
+    @property
+    def texts(self) -> Mapping[str, str]:
+        """Whole texts of the results, by the ids of the calls, in their order."""
+        return dict(zip(self._numbers, self._texts, strict=True))
 
     def enter(self, call_id: str, text: str) -> str:
         """Keep the result of a call, and return what the model is shown of it."""

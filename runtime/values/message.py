@@ -23,10 +23,11 @@ from pydantic import (
 from typing_extensions import Self
 
 from operad.runtime.values.errors import InputError, did_you_mean
+from operad.runtime.values.fault import Fault, blamed_by, lesson_of
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
 from operad.runtime.values.own import own
-from operad.runtime.values.value import Record, Value
+from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     Ids = Sequence[str]  # constructors accept a list; the field is a tuple
@@ -196,13 +197,15 @@ class WorkflowMessage(Value):
         scratchpad: The text: an operator's answer; in a verdict, the text that was judged.
         status: The verdict; SUCCESS if there is no evaluator.
         evaluation: Reason for the verdict.
-        lesson: Advice for the next attempt.
+        lesson: Advice for the next attempt; by default that of `faults`.
         outputs: Named values for the operators that follow.
         answer: Name of the output that is the whole answer: ``output`` for a number, a list and any other value that is
             neither text nor an object with fields, ``items`` for a map. None if the answer is the text, or the object
             whose fields are the outputs, whatever their names.
         ports: Ports taken, among those that edges leave from; None for all.
-        blame: Ids of the operators at fault.
+        faults: Faults that an evaluator found; without them, `blame` and `lesson` say which operators run again, and why.
+        blame: Ids of the operators at fault; by default those of `faults`.
+        unsure: Statements that an evaluator could not verify, because it was not shown what they rest on.
         score: Quality of the work; larger is better. None if it was not measured.
         job_id: Id of the job.
         operator_id: Id of the operator that wrote the message.
@@ -222,7 +225,9 @@ class WorkflowMessage(Value):
     outputs: dict[str, Any] = Field(default_factory=dict)
     answer: str | None = None
     ports: tuple[str, ...] | None = None
+    faults: tuple[Fault, ...] = ()
     blame: Annotated[Ids, BeforeValidator(_as_ids)] = ()
+    unsure: tuple[str, ...] = ()
     score: float | None = Field(default=None, allow_inf_nan=False)
     job_id: str = ""
     operator_id: str = ""
@@ -232,7 +237,17 @@ class WorkflowMessage(Value):
     over: tuple[str, ...] | None = None
 
     _positional: ClassVar[str] = "scratchpad"
-    _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "blame", "usage"})
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"job_id", "operator_id", "faults", "blame", "unsure", "usage"})
+
+    @model_validator(mode="before")
+    @classmethod
+    def _derived_from_faults(cls, fields: Any) -> Any:
+        """Set the blame and the lesson of a message that is given faults only."""
+        given = cast("dict[str, Any]", fields)
+        if not isinstance(fields, dict) or not given.get("faults"):
+            return given
+        faults = [Fault.model_validate(fault) for fault in given["faults"]]
+        return {"blame": blamed_by(faults), "lesson": lesson_of(faults), **given}
 
     @property
     def text(self) -> str:
@@ -312,40 +327,6 @@ class WorkflowMessage(Value):
 
 
 _DEFAULTS = vars(WorkflowMessage())
-
-
-class StepRecord(Record):
-    """Record of an operator in a run.
-
-        class Short(Evaluator):
-            async def run(self, call: OperatorCall) -> WorkflowMessage:
-                long: list[StepRecord] = [step for step in transcript() if len(step.message.scratchpad) > 500]
-                if not long:
-                    return WorkflowMessage(evaluation="short enough")
-                blame = [step.operator_id for step in long]
-                return WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, lesson="Be brief.", blame=blame)
-
-        Workflow(facts >> answer, evaluator=Short("Brief texts."), max_rounds=2).run("hello")
-
-    Attributes:
-        operator_id: The operator.
-        instruction: Purpose of the operator; empty if it declares none.
-        before: Ids of the direct predecessors.
-        message: Message of the operator.
-        tool_calls: Tool calls of the operator's last attempt, and of operators inside it, one line each: the tool, and
-            the first characters of its arguments and of its result or error. None for an operator without tools.
-    """
-
-    operator_id: str
-    instruction: str = ""
-    before: tuple[str, ...] = ()
-    message: WorkflowMessage = WorkflowMessage()
-    tool_calls: tuple[str, ...] | None = None
-
-    def own(self) -> StepRecord:
-        """Return a record whose message the reader may change."""
-        message = self.message.own()
-        return self if message is self.message else self.model_copy(update={"message": message})
 
 
 def _described(files: Any) -> Any:

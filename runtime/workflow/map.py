@@ -199,6 +199,11 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return (self.body,)
 
     @property
+    def stops(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """True unless the body goes on with a rejected result."""
+        return self.body.on_reject != "continue"
+
+    @property
     def instruction(self) -> str:
         """Instruction of the body, or a list of its operators, if there are several."""
         operators = self.body.graph().operators

@@ -45,6 +45,11 @@ class Within(BaseOperator[Any]):
         """True if the only last operator of the nested workflow is a map."""
         return self.body.graph().gives_items
 
+    @property
+    def stops(self) -> bool:  # pyright: ignore[reportIncompatibleVariableOverride]
+        """True unless the nested workflow goes on with a rejected result."""
+        return self.body.on_reject != "continue"
+
     def get_id(self) -> str:
         """Return the name of the nested workflow."""
         return self.body.get_id()

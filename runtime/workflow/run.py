@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from threading import Lock
 from typing import Any, cast
@@ -22,11 +22,14 @@ from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.connections import Connections
 from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
-from operad.runtime.values.message import NO_USAGE, Job, StepRecord, Usage, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
+from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.kept import InnerRun
+from operad.runtime.workflow.places import place_of
 from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
-from operad.runtime.workflow.verdict import unknown_blame, with_inner
+from operad.runtime.workflow.verdict import by_origin, unknown_blame, with_inner
 
 _logger = logging.getLogger(__name__)
 
@@ -34,9 +37,9 @@ _logger = logging.getLogger(__name__)
 class Run:
     """Run of a workflow.
 
-    Operators run in rounds; `Steps` executes the operators of a round. A verdict of EXECUTION_ERROR clears the
-    messages of the blamed operators and of all that depend on them, or all messages if no operator is blamed, and
-    the next round starts with the lesson of the verdict. If no round succeeds, the best round is the result.
+    Operators run in rounds; `Steps` executes the operators of a round. After a verdict of EXECUTION_ERROR, the next round
+    repairs the faults that `Rounds` chooses. If no round succeeds, the best round is the result. A run inside an operator
+    that runs again goes on from its earlier outcome, if what it receives has not changed.
 
     Args:
         build: The workflow.
@@ -67,6 +70,8 @@ class Run:
         idle: Number of running operators that only wait, for a person or for a nested run.
         on_paused: Function to call when no operator can continue until a person answers.
         live: The `LiveRun` of an outermost run that is in progress.
+        repeats: True if operators may run again in another round of this run or of one around it.
+        is_traced: True if an evaluator of this run or of one around it sees the operators of this run.
     """
 
     __slots__ = (
@@ -87,12 +92,14 @@ class Run:
         "finished",
         "idle",
         "insights",
+        "is_traced",
         "journal",
         "live",
         "log",
         "on_paused",
         "outer",
         "questions",
+        "repeats",
         "shared_limits",
         "usage",
     )
@@ -123,6 +130,7 @@ class Run:
             self.shared_limits: SharedLimits | None = None
             self.journal: StepJournal | None = None
             self.finished: dict[str, WorkflowMessage] | None = None
+            self.repeats, self.is_traced = build.repeats, bool(build.graph.evaluators)
             self._spending = Lock()
             self._in_progress: set[Run] = set()
         else:
@@ -133,6 +141,8 @@ class Run:
             self.shared_limits = around.shared_limits
             self.journal = around.journal if outer.runs_workflows else None
             self.finished = around.finished
+            self.repeats = build.repeats or around.repeats
+            self.is_traced = bool(build.graph.evaluators) or around.is_traced
             self._spending = around._spending
             self._in_progress = around._in_progress
         if self.finished is None and build.budget is not NO_BUDGET:
@@ -141,7 +151,7 @@ class Run:
         self._plan = build.plan
         self._call = call
         self._prefix = prefix
-        self._state = Rounds(build.max_rounds, lessons=(call.lesson,) if call.lesson else ())
+        self._state = Rounds(build.max_rounds)
         self._steps = Steps(self, build, call, prefix)
         self._best_messages: list[WorkflowMessage | None] = []
         self._deadlines: list[Deadline] = []
@@ -172,7 +182,12 @@ class Run:
             SkippedError: Every tail was skipped.
             BudgetError: The run used more than its budget.
         """
+        earlier = self._earlier()
+        if earlier is not None and not earlier.faults:
+            return self._keep(earlier)
         self._begin()
+        if earlier is not None:
+            self._go_on(earlier)
         now = self.log.now
         began = now()
         try:
@@ -198,12 +213,43 @@ class Run:
         if self.log.heard:
             finished = events.RunFinished(message=message, seconds=now() - began, rounds=self.rounds)
             self._write(finished, round=self._state.best_round)
+        if self.outer is not None and (self.repeats or self.is_traced) and self._state.best_round == self.rounds:
+            self.outer.traced().inner[self._prefix[-1]] = self._steps.outcome(message)
         return message
+
+    def _earlier(self) -> InnerRun | None:
+        """Return the outcome of this run in the last round of the run around it, if this run would do the same."""
+        earlier: InnerRun | None = self.outer.earlier.get(self._prefix[-1]) if self.outer else None
+        return earlier if earlier is not None and earlier.fits(self.build, self._call) else None
+
+    def _keep(self, earlier: InnerRun) -> WorkflowMessage:
+        """Return the message of an earlier run that did the same, without running again."""
+        assert self.outer is not None  # noqa: S101 - only runs inside operators have an earlier outcome
+        self.outer.run.log.write(
+            events.OperatorKept(), self._prefix, self.outer.operator_id, self.outer.round, self.outer.attempt
+        )
+        self.outer.traced().inner[self._prefix[-1]] = earlier
+        return earlier.message
+
+    def _go_on(self, earlier: InnerRun) -> None:
+        """Start from the outcome of an earlier run, and repair its faults."""
+        self._steps.restore(earlier)
+        within = tuple(fault for fault in earlier.faults if place_of(fault.place, self._plan.ids))
+        whole = [fault for fault in earlier.faults if fault not in within]
+        if whole:  # any operator of the workflow may be at fault
+            ran = [self._plan.ids[node] for node in earlier.done if node < self.build.first_evaluator]
+            is_alone = len(ran) == 1
+            within += tuple(
+                fault.model_copy(update={"operator": operator_id, "item": None, "sure": fault.sure and is_alone})
+                for operator_id in ran
+                for fault in whole
+            )
+        self._steps.repair(within)
 
     def set_input(self, call: OperatorCall) -> None:
         """Replace the input of a run that has not begun: a stored run is resumed with its stored input."""
         self._call = call
-        self._state = replace(self._state, lessons=(call.lesson,) if call.lesson else ())
+        self._steps.set_input(call)
 
     def restore(self, message: WorkflowMessage, rounds: int, messages: Mapping[str, WorkflowMessage]) -> None:
         """Restore the outcome of an earlier execution instead of executing the run.
@@ -336,27 +382,40 @@ class Run:
             if self.log.heard:
                 self._say_of_round(events.RoundStarted(operators=steps.due()))
             try:
-                call = replace(self._call, lesson=self._state.lesson)
-                verdict = await steps.run_round(self, call, self._state.number)
+                verdict = await steps.run_round(self, self._state.number)
             except (OperatorError, SkippedError) as error:
                 if self._state.best is None:
                     raise
                 return self._conclude(f"Round {self.rounds} failed: {describe(error)}")
+            known, given = self._plan.ids[:-1], {message.operator_id for message in self._given()}
+            verdict = by_origin(verdict, known, given)
             has_result = steps.results[-1] is not None
-            self._state = self._state.judged(verdict, has_result=has_result)
+            records = () if verdict.status is WorkflowStatus.SUCCESS else steps.records()
+            self._state = self._state.judged(
+                verdict,
+                known,
+                {record.operator_id: record.before for record in records if not record.skipped},
+                has_result=has_result,
+                is_final=steps.is_final,
+                cut=steps.cut(),
+            )
             if self._state.best is verdict:
                 self._best_messages = steps.results.copy()
             if self.log.heard:
                 by_error = steps.by_error and not has_result
-                self._say_of_round(finished(verdict, by_error=by_error, has_result=has_result))
+                self._say_of_round(finished(verdict, self._state, by_error=by_error, has_result=has_result))
             if self._state.is_over:
                 return self._conclude()
-            if strangers := unknown_blame(verdict.blame, self._plan.ids[:-1]):
+            if strangers := unknown_blame(verdict.blame, known):
                 self._say_of_round(events.BlameUnknown(blame=strangers))
                 _logger.warning(
                     "workflow %r: the evaluator blamed %s, but no operator has this id", self.build.name, strangers
                 )
-            steps.repeat(verdict)
+            steps.repair(self._state.repairs)
+
+    def _given(self) -> Sequence[WorkflowMessage]:
+        """Return the messages that the workflow was given: those of earlier experts, and of operators around it."""
+        return (*self._call.previous, *self._call.messages)
 
     def _say_of_round(self, event: events.Event) -> None:
         self.log.write(event, self._prefix, round=self._state.number)
@@ -368,6 +427,8 @@ class Run:
             failed: Error text of a round that failed, if that ended the run.
         """
         message: Any = self._state.best
+        if message.status is not WorkflowStatus.SUCCESS and self.build.on_reject is not None:
+            return self._fall_back(self.build.on_reject, message)
         if unjudged := self.build.unjudged:
             inner = (self._best_messages[node] for node in unjudged)
             message = with_inner(message, [each for each in inner if each is not None])
@@ -383,6 +444,14 @@ class Run:
             said = (message.evaluation, self._unknown_blame_text(message), failed, none)
             update["evaluation"] = "\n".join(filter(None, said))
         return message.changed(**update)
+
+    def _fall_back(self, value: WorkflowMessage, verdict: WorkflowMessage) -> WorkflowMessage:
+        """Return the message in place of a rejected result, with the verdict as its evaluation."""
+        self._say_of_round(events.FellBack(error=f"rejected: {verdict.evaluation}", to="its value"))
+        said = f"The result was rejected, and a fixed value is used instead: {verdict.evaluation}"
+        return value.own().changed(
+            evaluation=said, usage=self.usage, job_id=self.job.id, operator_id=verdict.operator_id
+        )
 
     def _unknown_blame_text(self, verdict: WorkflowMessage) -> str:
         """Return a sentence about unknown operators that an evaluator blames; empty if there are none.

@@ -40,6 +40,7 @@ from operad.runtime.workflow.run_input import JobLike, ReasonerLike, job_of
 from operad.runtime.workflow.run_store import RunStore
 from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.start import check_reasoner, check_resume, check_start
+from operad.runtime.workflow.workflow_arguments import ROUNDS_WITH_EVALUATOR, OnReject
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -50,7 +51,8 @@ class Runner(Definition[T]):
     Args:
         name: The workflow's name.
         policy: Default policy of the operators.
-        max_rounds: Maximum number of rounds until the evaluator accepts the result.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result; None for the default.
+        on_reject: Effect of a result that no round could repair.
         engine: Engine of the runs; see `Workflow`, also for the other settings.
         model: Model of the runs.
         limits: Limits of all runs together.
@@ -62,15 +64,16 @@ class Runner(Definition[T]):
         InputError: The engine is unknown, or another one than that of the class.
     """
 
-    max_rounds: int = setting()
     budget: Budget = setting()
+    on_reject: OnReject = setting()
 
     def __init__(
         self,
         name: str,
         policy: Policy,
-        max_rounds: int,
+        max_rounds: int | None,
         *,
+        on_reject: OnReject,
         engine: EngineName | None,
         model: Model | Reasoner | str | None,
         limits: Limits | None,
@@ -83,7 +86,8 @@ class Runner(Definition[T]):
             ours = "'dbgpt' or 'builtin'" if type(self).engine is Runner.engine else repr(self.engine)
             raise InputError(f"workflow {name!r}: engine: expected {ours}, got {engine!r}")
         super().__init__(name, policy)
-        self.max_rounds = max_rounds
+        self._max_rounds = max_rounds
+        self.on_reject = on_reject
         self.budget = budget
         self._listeners = tuple(listeners)
         self.insights = insights
@@ -99,6 +103,21 @@ class Runner(Definition[T]):
         return f"<{type(self).__name__} {self.name!r}: {operators}, engine {self.engine}>"
 
     # Settings
+
+    @property
+    def max_rounds(self) -> int:
+        """Maximum number of rounds until the evaluator accepts the result: by default 3 with an evaluator, 1 without.
+
+        An assignment takes effect at the next run.
+        """
+        if self._max_rounds is not None:
+            return self._max_rounds
+        return ROUNDS_WITH_EVALUATOR if self._evaluators else 1
+
+    @max_rounds.setter
+    def max_rounds(self, rounds: int) -> None:
+        with self._lock:
+            self._max_rounds, self._built = rounds, None
 
     @property
     def engine(self) -> EngineName:
@@ -332,6 +351,7 @@ class Runner(Definition[T]):
                     budget=self.budget,
                     places=self._places,
                     calls=self._calls,
+                    on_reject=self.on_reject if isinstance(self.on_reject, WorkflowMessage) else None,
                 )
             return self._built
 

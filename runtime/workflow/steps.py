@@ -4,37 +4,50 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import partial
 from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
-from operad.runtime.events.tool_calls import CACHED, ToolCalls
+from operad.runtime.events.trace import NO_INNER, Trace
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
+from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
-from operad.runtime.values.message import StepRecord, WorkflowMessage
+from operad.runtime.values.fault import Fault, lesson_of
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import completed, perform
-from operad.runtime.workflow.rounds import at_fault
-from operad.runtime.workflow.verdict import fault_in, is_retryable, join_verdicts, joined_tails, verdict_of
+from operad.runtime.workflow.kept import Done, InnerRun, same_answer
+from operad.runtime.workflow.places import NO_REPAIRS, Repairs, faults_of, place_of, repairs_of
+from operad.runtime.workflow.records import records_of
+from operad.runtime.workflow.verdict import (
+    fault_in,
+    is_retryable,
+    join_verdicts,
+    joined_tails,
+    rejection_of,
+    verdict_of,
+)
 
 _logger = logging.getLogger(__name__)
 
 _STARTED = events.OperatorStarted()
+_KEPT = events.OperatorKept()
 
 
 class Steps:
     """Execution of the nodes of a run, and the messages of its operators.
 
-    In each round, every operator without a message runs once. An operator that was found at fault gets, after the
-    messages of its predecessors, its own earlier messages, each followed by the verdict on it. While rounds are left,
-    the error of an operator counts as a verdict: operators that do not depend on it continue, and the round ends when
-    they have ended.
+    In each round, every operator without a message runs once. A later round repairs faults: the operators at fault run
+    again, each with its rejected answer; an operator that depends on them runs again if what it receives has changed, and
+    otherwise keeps its message. While rounds are left, the error of an operator counts as a verdict: operators that do
+    not depend on it continue, and the round ends when they have ended.
 
     Args:
         run: The run; only its log and outer scope are stored.
@@ -47,14 +60,18 @@ class Steps:
         active: Number of operators that are running or about to start.
         cancelled: Paths of the operators that were cancelled in this round.
         by_error: True if an error other than a `FaultError` counts as a verdict in this round.
+        is_final: True if the verdict of this round is that of a nested workflow, which has no round left.
     """
 
     __slots__ = (
         "_build",
         "_call",
+        "_changed",
+        "_earlier",
         "_faults",
-        "_feedback",
         "_holds_values",
+        "_inputs",
+        "_lessons",
         "_log",
         "_lost",
         "_open",
@@ -62,12 +79,15 @@ class Steps:
         "_plan",
         "_prefix",
         "_progress",
+        "_repairs",
+        "_repeats",
         "_round",
         "_skipped",
-        "_tool_calls",
+        "_traces",
         "active",
         "by_error",
         "cancelled",
+        "is_final",
         "results",
     )
 
@@ -78,42 +98,47 @@ class Steps:
         self._plan = build.plan
         self._prefix = prefix
         self._call = call
+        self._repeats = run.repeats
         self._holds_values = call.holds_values  # looked up once per message instead of once per reader
         self._round = 0
         self.results: list[WorkflowMessage | None] = [None] * len(build.plan.ids)
         self._progress = Progress(build.plan)
         self._skipped: dict[int, Skip] = {}
-        self._tool_calls: list[ToolCalls | None] = [None] * len(self.results)
+        self._traces: list[Trace | None] = [None] * len(self.results)
+        self._inputs: list[Sequence[WorkflowMessage] | None] = [None] * len(self.results)
         self._lost: AbstractSet[int] = frozenset()
-        self._feedback: dict[int, tuple[WorkflowMessage, ...]] = {}
+        self._earlier: dict[int, Done] = {}
+        self._repairs: dict[int, Repairs] = {}
+        self._changed: set[int] = set()
+        self._lessons: dict[int, tuple[str, ...]] = {}
         self._open: set[int] = set()
         self._faults: dict[int, WorkflowMessage] = {}
-        self.by_error = False
+        self.by_error = self.is_final = False
         self.cancelled: list[str] = []
         self.active = len(self._progress.ready)
 
     # Rounds
 
     def due(self) -> tuple[str, ...]:
-        """Return the ids of the operators that run in the next round, unless they are skipped."""
+        """Return the ids of the operators that may run in the next round."""
         ids, first_evaluator = self._plan.ids, self._build.first_evaluator
         return tuple([ids[node] for node in self._without_message() if node < first_evaluator])
 
-    async def run_round(self, run: RunInProgress, call: OperatorCall, number: int) -> WorkflowMessage:
+    async def run_round(self, run: RunInProgress, number: int) -> WorkflowMessage:
         """Run the operators and evaluators that have no message, and return the verdict on the round.
 
         Args:
             run: The run. It is an argument, not an attribute, so that the run and its steps form no reference cycle.
-            call: Input of the run, with the lessons of the rounds so far.
             number: Number of the round.
 
         Raises:
             OperatorError: An operator failed; the others were cancelled and have ended.
             SkippedError: Every tail was skipped.
         """
-        self._call, self._round = call, number
+        self._round = number
         self.cancelled.clear()
         self._faults.clear()
+        self._changed.clear()
         self.by_error = False
         ready = self._progress.ready
         self.active = len(ready)
@@ -128,22 +153,47 @@ class Steps:
             return join_verdicts(list(self._faults.values()))
         raise SkippedError(self._no_result_message())
 
-    def repeat(self, verdict: WorkflowMessage) -> None:
-        """Prepare the next round: clear the messages of the blamed operators and of all that depend on them.
-
-        Without a known blamed operator, the messages of all operators are cleared.
-        """
+    def repair(self, faults: Sequence[Fault]) -> None:
+        """Prepare the next round: the operators at fault run again, and those after them if their input changes."""
         plan, results = self._plan, self.results
-        blamed = {self._build.numbers[node_id] for node_id in at_fault(verdict.blame, plan.ids[:-1])}
-        for node in blamed:
-            if node < self._build.first_evaluator and (result := results[node]) is not None:
-                self._feedback[node] = (*self._feedback.get(node, ()), result, verdict)
+        self._repairs = {
+            node: repairs.among(trace.inner if (trace := self._traces[node]) else ())
+            for node, repairs in repairs_of(faults, self._build.numbers).items()
+        }
+        for node, repairs in self._repairs.items():
+            if lesson := lesson_of(repairs.own):
+                self._lessons[node] = (*(told for told in self._lessons.get(node, ()) if told != lesson), lesson)
         ran: dict[int, Taken] = {node: result.ports for node, result in enumerate(results) if result is not None}
-        repeat = Repeat.of(plan, blamed, ran, self._skipped.values())
+        repeat = Repeat.of(plan, self._repairs, ran, self._skipped.values())
+        self._earlier = {
+            node: Done(result, self._inputs[node], self._traces[node])
+            for node in repeat.again
+            if (result := results[node]) is not None
+        }
         for node in repeat.again:
             results[node] = None
             self._skipped.pop(node, None)
         self._lost, self._progress = repeat.lost, repeat.progress
+
+    def outcome(self, message: WorkflowMessage) -> InnerRun:
+        """Return the outcome of the run, from which a later run can go on."""
+        done = {
+            node: Done(result, self._inputs[node], self._traces[node])
+            for node, result in enumerate(self.results)
+            if result is not None
+        }
+        return InnerRun(self._build, self._call, message, done, dict(self._skipped), dict(self._lessons))
+
+    def set_input(self, call: OperatorCall) -> None:
+        """Replace the input of a run that has not begun."""
+        self._call, self._holds_values = call, call.holds_values
+
+    def restore(self, earlier: InnerRun) -> None:
+        """Start from the outcome of an earlier run."""
+        for node, done in earlier.done.items():
+            self.results[node], self._inputs[node], self._traces[node] = done.message, done.inputs, done.trace
+        self._skipped, self._lessons = dict(earlier.skipped), dict(earlier.lessons)
+        self._holds_values = True
 
     def finished(self) -> dict[str, WorkflowMessage]:
         """Return the messages of the operators and evaluators that have finished, by id."""
@@ -155,25 +205,25 @@ class Steps:
 
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the records of the operators that have finished."""
-        ids, parents, instructions = self._plan.ids, self._plan.parents, self._build.instructions
         return tuple(
-            StepRecord(
-                operator_id=ids[node],
-                instruction=instructions.get(ids[node], ""),
-                before=tuple(ids[parent] for parent in parents[node]),
-                message=message,
-                tool_calls=self._tool_calls_of(node),
-            )
-            for node, message in enumerate(self.results[: self._build.first_evaluator])
-            if message is not None
+            record for record in self.records() if record.operator_id in self._build.numbers and not record.skipped
         )
 
-    def _tool_calls_of(self, node: int) -> tuple[str, ...] | None:
-        """Return the tool calls of an operator that has finished; None if it has no tools."""
-        calls, has_tools = self._tool_calls[node], self._build.nodes[node].has_tools
-        if calls is not None and (has_tools or not calls.cached):
-            return calls.lines
-        return () if has_tools else None
+    def records(self) -> Sequence[StepRecord]:
+        """Return the records of all operators, also of skipped ones and of those inside of others, in order."""
+        reasons = {node: self._reason(skip) for node, skip in self._skipped.items()}
+        end = self._build.first_evaluator
+        done = {
+            node: Done(result, None, self._traces[node])
+            for node, result in enumerate(self.results[:end])
+            if result is not None
+        }
+        return records_of(self._build, done, reasons, self._changed)
+
+    def cut(self) -> Sequence[str]:
+        """Return the operators of which an evaluator of this round was shown a part only, in the order of the graph."""
+        traces = [trace for trace in self._traces[self._build.first_evaluator :] if trace is not None]
+        return list(dict.fromkeys(operator for trace in traces for operator in trace.cut))
 
     def _without_message(self) -> list[int]:
         """Return the nodes that have not finished and were not skipped."""
@@ -184,26 +234,35 @@ class Steps:
 
     async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
         """Run a node; return the nodes that may start now, or None when the end node has its message."""
-        build = self._build
-        if number == build.end:
+        if number == self._build.end:
             self.results[number] = self._end_message(number)
             return None
-        node = build.nodes[number]
-        node_id, round_ = self._plan.ids[number], self._round
-        log, began = self._log, 0.0
+        node = self._build.nodes[number]
+        if node.is_evaluator and self._is_rejected(number):
+            return self._end_rejected()
+        node_id = self._plan.ids[number]
         path = (*self._prefix, node_id)
-        scope = Scope(run=run, path=path, operator_id=node_id, round=round_, heard=log.heard)
+        scope = Scope(run=run, path=path, operator_id=node_id, round=self._round, heard=self._log.heard)
         events.enter(scope)
+        if self._earlier:
+            if (kept := self._kept(number, node)) is not None:
+                return self._advance_kept(number, kept, scope)
+            scope.earlier = self._earlier_inside(number)
         if self._outer:
             self._outer.sign_of_life()
+        return await self._run(number, node, scope)
+
+    async def _run(self, number: int, node: Node, scope: Scope) -> list[int] | None:
+        """Run an operator; return the nodes that may start now, or None when the round ends."""
+        log, run, began = self._log, scope.run, 0.0
         if log.heard:
             if log.buffered:
                 await log.room()
-            log.write(_STARTED, path, node_id, round_, 1)
+            log.write(_STARTED, scope.path, scope.operator_id, scope.round, 1)
             began = log.now()
         try:
             call = self._call_for(run, number, node)
-            if build.plain and run.journal is None:
+            if self._build.plain and run.journal is None:
                 said = await (started(node.operator, call) if self._holds_values else node.operator.run(call))
                 message = completed(said, node, call, scope)
             else:
@@ -215,7 +274,9 @@ class Steps:
             return self._record_fault(number, error, scope)
         if log.heard:
             finished = events.OperatorFinished(seconds=log.now() - began, message=message.own())
-            log.write(finished, path, node_id, round_, scope.attempt)
+            log.write(finished, scope.path, scope.operator_id, scope.round, scope.attempt)
+        if node.stops and message.status is not WorkflowStatus.SUCCESS:
+            return self._record_rejection(number, message, scope)
         return self._advance(number, message, scope)
 
     def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
@@ -231,17 +292,88 @@ class Steps:
         given, job = self._call, self._call.job
         if job.turns and not node.operator.memory:
             job = job.model_copy(update={"turns": ()})
-        messages = self._inputs(number) if self._plan.parents[number] else given.messages
-        if reads := self._build.reads.get(number):
-            messages += tuple(self._messages_read(number, reads))
-        if self._feedback:
-            messages += self._feedback.get(number, ())
-        transcript, judged = (self.transcript(), joined_tails(messages, given.job)) if node.is_evaluator else ((), None)
-        return OperatorCall(given.reasoner, job, messages, given.previous, given.lesson, transcript, judged, run.deps)
+        messages = self._received(number)
+        if self._repeats:
+            self._inputs[number] = messages
+        if node.is_evaluator:
+            return self._call_to_judge(number, job, messages, run.deps)
+        lesson, rejection = given.lesson, None
+        if self._repairs:
+            lesson = self._lesson(number)
+            rejection = self._rejection(number, messages)
+        return OperatorCall(given.reasoner, job, messages, given.previous, lesson, deps=run.deps, rejection=rejection)
 
-    def _inputs(self, node: int) -> tuple[WorkflowMessage, ...]:
-        """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one."""
+    def _call_to_judge(
+        self, number: int, job: Job, messages: tuple[WorkflowMessage, ...], deps: object
+    ) -> OperatorCall:
+        """Return the input of an evaluator. What the workflow was given counts as messages of earlier experts."""
+        given, earlier = self._call, self._earlier.get(number)
+        around = [message for message in given.messages if message.over is None]
+        rejection = earlier and Rejection(
+            answer=earlier.message, faults=earlier.message.faults, exchange=earlier.trace and earlier.trace.exchange
+        )
+        return OperatorCall(
+            given.reasoner,
+            job,
+            messages,
+            (*given.previous, *around),
+            self._lesson(number),
+            tuple(self.records()),
+            joined_tails(messages, given.job),
+            deps,
+            rejection,
+        )
+
+    def _lesson(self, node: int) -> str | None:
+        """Return the lessons that a node has got so far, after that of the whole run."""
+        return "\n".join(filter(None, (self._call.lesson, *self._lessons.get(node, ())))) or None
+
+    def _received(self, node: int) -> tuple[WorkflowMessage, ...]:
+        """Return the messages that a node receives."""
+        messages = self._inputs_from_parents(node) if self._plan.parents[node] else self._call.messages
+        if reads := self._build.reads.get(node):
+            messages += tuple(self._messages_read(node, reads))
+        return messages
+
+    def _rejection(self, node: int, received: Sequence[WorkflowMessage]) -> Rejection | None:
+        """Return the rejected answer of a node; without its conversation if the node receives something else now."""
+        repairs, earlier = self._repairs.get(node), self._earlier.get(node)
+        if repairs is None or earlier is None or not repairs.own:
+            return None
+        exchange = earlier.trace.exchange if earlier.trace and earlier.received(received) else None
+        return Rejection(answer=earlier.message, faults=repairs.own, exchange=exchange)
+
+    def _kept(self, number: int, node: Node) -> Done | None:
+        """Return the earlier outcome of a node that would do the same again; None if it runs."""
+        earlier = self._earlier.get(number)
+        if earlier is None or number in self._repairs:
+            return None
+        if node.is_evaluator:  # it sees all operators; one in code may depend on more
+            return earlier if node.operator.asks_model and not self._changed else None
+        return earlier if earlier.received(self._received(number)) else None
+
+    def _advance_kept(self, number: int, kept: Done, scope: Scope) -> list[int] | None:
+        """Store the earlier message of a node that does not run again; return the nodes that may start now."""
+        scope.write(_KEPT)
+        scope.trace, self._inputs[number] = kept.trace, kept.inputs
+        return self._advance(number, kept.message, scope)
+
+    def _earlier_inside(self, number: int) -> Mapping[str, InnerRun]:
+        """Return the earlier outcomes of the workflows inside a node, with the faults to repair in each."""
+        earlier = self._earlier.get(number)
+        if earlier is None or earlier.trace is None:
+            return NO_INNER
+        repairs = self._repairs.get(number, NO_REPAIRS)
+        return {step: inner.with_faults(repairs.inside(step)) for step, inner in earlier.trace.inner.items()}
+
+    def _inputs_from_parents(self, node: int) -> tuple[WorkflowMessage, ...]:
+        """Return the messages of a node's parents whose edges to the node are taken; all of these parents have one.
+
+        An evaluator that waits for others gets the messages of operators alone.
+        """
         parents = self._progress.inputs(node) if self._plan.branches else self._plan.parents[node]
+        if node >= self._build.first_evaluator and node < self._build.end:
+            parents = [parent for parent in parents if parent < self._build.first_evaluator]
         messages: list[Any] = [self.results[parent] for parent in parents]
         return tuple(messages)
 
@@ -255,23 +387,37 @@ class Steps:
 
     def _end_message(self, node: int) -> WorkflowMessage:
         """Return the message of the end node: the joined verdicts, or the joined messages of the tails."""
-        messages = self._inputs(node)
+        messages = self._inputs_from_parents(node)
         if len(messages) == 1:
             return messages[0]
         return join_verdicts(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
 
+    def _is_rejected(self, node: int) -> bool:
+        """Return True if an evaluator for which this one waits has rejected the result."""
+        first = self._build.first_evaluator
+        verdicts = [self.results[parent] for parent in self._plan.parents[node] if parent >= first]
+        return any(verdict is not None and verdict.status is not WorkflowStatus.SUCCESS for verdict in verdicts)
+
+    def _end_rejected(self) -> None:
+        """End the round with the verdicts that there are."""
+        self.active -= 1
+        verdicts = self.results[self._build.first_evaluator : -1]
+        self.results[-1] = join_verdicts([verdict for verdict in verdicts if verdict is not None])
+
     def _advance(self, node: int, message: WorkflowMessage, scope: Scope) -> list[int] | None:
         """Store the message of a node; return the nodes that may start now, or None when the round ends."""
-        run, calls, outer = scope.run, scope.tool_calls, self._outer
-        self.results[node], self._tool_calls[node] = message, calls
+        run, outer = scope.run, self._outer
+        self.results[node], self._traces[node] = message, scope.trace
+        if self._round > 1 and node < self._build.first_evaluator:
+            earlier = self._earlier.get(node)
+            if earlier is None or not same_answer(earlier.message, message):
+                self._changed.add(node)
         if message.holds_values:
             self._holds_values = True
         if run.finished is not None:
             run.finished["/".join(scope.path)] = message
         if outer:
             outer.sign_of_life()
-            if calls is not None and calls.cached and self._build.nodes[node].has_tools:
-                outer.add_tool_call(CACHED)  # the calls are unknown to the enclosing operators, too
         ready = self._progress.finish(node, message.ports)
         self.active += len(ready) - 1
         end = self._build.end
@@ -318,6 +464,10 @@ class Steps:
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
             self.by_error = self.by_error or fault is None
             _logger.info("%r of workflow %r failed and runs again: %s", scope.operator_id, name, describe(error))
+        return self._after_fault(node, scope)
+
+    def _after_fault(self, node: int, scope: Scope) -> list[int] | None:
+        """Return no nodes after a node whose successors do not run, or None when the round ends."""
         self.active -= 1
         self._open.discard(node)
         if not self._affects_end(self._open):
@@ -325,6 +475,20 @@ class Steps:
         if scope.run.questions.asked:
             scope.run.root.check_paused()
         return []
+
+    def _record_rejection(self, node: int, message: WorkflowMessage, scope: Scope) -> list[int] | None:
+        """Turn the verdict of a nested workflow into one of this workflow; what depends on it does not run.
+
+        It is repaired in the next round if it blames operators of this workflow; otherwise no round can help.
+        """
+        self.results[node], self._traces[node] = message, scope.trace
+        if scope.run.finished is not None:
+            scope.run.finished["/".join(scope.path)] = message
+        known = self._plan.ids[: self._build.first_evaluator]
+        of_this = [fault for fault in faults_of(message) if place_of(fault.place, known)]
+        self._faults[node] = rejection_of(message, scope.operator_id, of_this)
+        self.is_final = self.is_final or not of_this
+        return self._after_fault(node, scope)
 
     def _affects_end(self, nodes: set[int]) -> bool:
         """Return True if the end node depends on one of the nodes; it does not depend on losers of an ``any`` join."""

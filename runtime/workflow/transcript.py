@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from operad.runtime.events import current_scope
-from operad.runtime.values.message import StepRecord
+from operad.runtime.values.step_record import StepRecord
 
 
 def transcript() -> tuple[StepRecord, ...]:

@@ -23,7 +23,9 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.fault import Fault, blamed_by
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.workflow.places import around, faults_of, place_of
 
 LONGEST_LESSON = 2_000
 """Maximum number of characters of an error text in a lesson."""
@@ -93,17 +95,58 @@ def join_verdicts(verdicts: Sequence[WorkflowMessage]) -> WorkflowMessage:
     if len(verdicts) == 1:
         return verdicts[0]
     worst = min(verdicts, key=lambda verdict: verdict.status.priority)
-    decisive = [verdict.blame for verdict in verdicts if verdict.status is worst.status]
+    deciding = [verdict for verdict in verdicts if verdict.status is worst.status]
+    decisive = [verdict.blame for verdict in deciding]
+    faults = tuple(fault for verdict in deciding for fault in faults_of(verdict)) if all(decisive) else ()
     scores = [verdict.score for verdict in verdicts if verdict.score is not None]
     return worst.model_copy(
         update={
             "evaluation": _with_sources([(verdict.operator_id, verdict.evaluation) for verdict in verdicts]),
             "lesson": _with_sources([(verdict.operator_id, verdict.lesson) for verdict in verdicts]),
+            "faults": faults,
+            "unsure": tuple(dict.fromkeys(each for verdict in verdicts for each in verdict.unsure)),
             "blame": tuple(dict.fromkeys(who for blame in decisive for who in blame)) if all(decisive) else (),
             "score": min(scores) if scores else None,
             "outputs": {name: value for verdict in verdicts for name, value in verdict.outputs.items()},
         }
     )
+
+
+def rejection_of(message: WorkflowMessage, operator_id: str, of_this: Sequence[Fault]) -> WorkflowMessage:
+    """Return the verdict of a nested workflow as one of the workflow around it.
+
+    Args:
+        message: The verdict.
+        operator_id: Id of the nested workflow.
+        of_this: Faults of operators of the workflow around it.
+    """
+    faults = tuple(of_this) or around(faults_of(message), operator_id)
+    return message.changed(
+        scratchpad="",
+        outputs={},
+        answer=None,
+        parts=(),
+        status=WorkflowStatus.EXECUTION_ERROR if of_this else message.status,
+        evaluation=f"{operator_id}: {message.evaluation or message.status.value}",
+        faults=faults,
+        blame=blamed_by(faults) or (operator_id,),
+    )
+
+
+def by_origin(verdict: WorkflowMessage, own: Collection[str], given: Collection[str]) -> WorkflowMessage:
+    """Return a verdict whose blame names earlier experts alone as one on the input, whatever its status says.
+
+    Args:
+        verdict: The verdict.
+        own: Ids of the operators of the workflow.
+        given: Authors of the messages that the workflow was given.
+    """
+    if verdict.status is not WorkflowStatus.EXECUTION_ERROR or not given:
+        return verdict
+    blamed = [fault.place for fault in faults_of(verdict)]
+    if not blamed or any(place_of(place, own) for place in blamed) or not any(place in given for place in blamed):
+        return verdict
+    return verdict.changed(status=WorkflowStatus.INPUT_DATA_ERROR)
 
 
 def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
@@ -146,7 +189,7 @@ def with_inner(message: WorkflowMessage, inner: Sequence[WorkflowMessage]) -> Wo
 
 def unknown_blame(blame: Sequence[str], known: Collection[str]) -> str:
     """Return blamed names that are unknown, with the nearest known names, as text; empty if there are none."""
-    strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if who not in known]
+    strangers = [f"{who!r}{did_you_mean(who, known)}" for who in blame if place_of(who, known) is None]
     return ", ".join(strangers)
 
 

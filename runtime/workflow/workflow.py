@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
+from pydantic import BaseModel
 from typing_extensions import TypeVar
 
 from operad.runtime.events import Event, Listener
@@ -31,7 +32,7 @@ from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, one_of
 from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.runner import Runner
-from operad.runtime.workflow.workflow_arguments import check_types, rounds_of
+from operad.runtime.workflow.workflow_arguments import check_rounds, check_types, on_reject_of
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
@@ -63,6 +64,9 @@ class Workflow(Runner[T]):
         graph: The operators with their edges, such as ``a >> [b, c] >> d``; a single operator or function; or a list.
         max_rounds: Maximum number of rounds until the evaluator accepts the result; by default 3 with an `evaluator`,
             and 1 without. In YAML, the default is always 3.
+        on_reject: Effect, in a workflow around this one, of a result that no round could repair: ``stop`` ends the run as
+            rejected before operators that depend on it; ``continue`` passes the best result on. Another value replaces
+            the result, also of a run of its own.
         evaluator: Evaluator of the result, or a function, as for `set_evaluator`.
         model: Model of the runs: a model, its name, or a reasoner; by default the model that environment variables
             name.
@@ -99,6 +103,7 @@ class Workflow(Runner[T]):
         max_rounds: int | None = None,
         *,
         evaluator: Executable | Function | None = None,
+        on_reject: Literal["stop", "continue"] | WorkflowMessage | BaseModel | Mapping[str, Any] | list[Any] = "stop",
         model: Model | Reasoner | str | None = None,
         engine: EngineName | None = None,
         durable: RunStore | str | Path | None = None,
@@ -112,11 +117,12 @@ class Workflow(Runner[T]):
         if isinstance(graph, int):
             graph, max_rounds = None, graph  # Workflow(3): the first signature, which keeps working
         check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
-        rounds = rounds_of(name, max_rounds, evaluator)
+        check_rounds(name, max_rounds)
         super().__init__(
             name,
             NO_POLICY if policy is None else policy,
-            rounds,
+            max_rounds,
+            on_reject=on_reject_of(name, on_reject),
             engine=engine,
             model=model,
             limits=limits,

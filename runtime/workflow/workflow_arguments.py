@@ -13,7 +13,9 @@ from operad.runtime.knowledge.insights import Insights
 from operad.runtime.policies.limits import Limits
 from operad.runtime.policies.policy import Budget, Policy, check_positive
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import InputError, InvalidError, Issue
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.round_trip import message_of
 
 if TYPE_CHECKING:
     from operad.runtime.workflow.map_items import OnError
@@ -57,15 +59,19 @@ ROUNDS_WITH_EVALUATOR = 3
 """Default of `max_rounds` for a workflow that is given an evaluator."""
 
 
-def rounds_of(name: str, given: Any, evaluator: object) -> int:
-    """Return the maximum number of rounds, by default the one for a workflow with or without an evaluator.
+OnReject = Literal["stop", "continue"] | WorkflowMessage
+"""Effect of a result that no round could repair: see `Workflow`."""
+
+
+def check_rounds(name: str, given: Any) -> None:
+    """Check the maximum number of rounds.
 
     Raises:
         InputError: An operator or a function is given instead.
         InvalidError: The number is below 1.
     """
     if given is None:
-        return 1 if evaluator is None else ROUNDS_WITH_EVALUATOR
+        return
     got = short_repr(given)
     if isinstance(given, Step) or callable(given) or is_executable(given):
         raise InputError(
@@ -73,7 +79,24 @@ def rounds_of(name: str, given: Any, evaluator: object) -> int:
             "operators, write Workflow(a >> b) or Workflow([a, b]), and for an evaluator, evaluator=…"
         )
     check_positive(f"workflow {name!r}", ("max_rounds",), max_rounds=given)
-    return given
+
+
+def on_reject_of(name: str, given: Any) -> OnReject:
+    """Return the effect of a result that no round could repair; values other than texts become messages.
+
+    Raises:
+        InputError: The value is none of these.
+    """
+    if isinstance(given, WorkflowMessage) or (isinstance(given, str) and given in ("stop", "continue")):
+        return given
+    told = f"workflow {name!r}: on_reject: expected 'stop', 'continue', or a value in place of the result"
+    if isinstance(given, str):
+        hint = did_you_mean(given, ("stop", "continue"))
+        raise InputError(f"{told}, as WorkflowMessage('…') if it is a text; got {given!r}{hint}")
+    try:
+        return message_of(given)
+    except InputError as error:
+        raise InputError(f"{told}; got {short_repr(given)}") from error
 
 
 def check_types(name: Any, *, policy: Any, budget: Any, limits: Any, listeners: Any, insights: Any) -> None:

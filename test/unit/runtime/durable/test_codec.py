@@ -34,8 +34,9 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import StepRecord, SubJob, Turn, Usage
+from operad.runtime.values.message import SubJob, Turn, Usage
 from operad.runtime.values.questions import Question
+from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.map import ItemError
 from operad.runtime.workflow.verdict import fault_in, is_retryable
 

@@ -1,0 +1,71 @@
+"""Conversations that go on: an operator whose answer was rejected goes on in its own conversation with its model."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import ClassVar
+
+from operad.runtime.models.messages import Message
+from operad.runtime.values.fault import Fault
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.text import fence
+from operad.runtime.values.value import Record
+
+
+class Exchange(Record):
+    """Conversation with a model that ended with an answer.
+
+    Attributes:
+        messages: The messages, with tool calls and their results; the last one is the answer.
+        results: Whole texts of the results of tools, of which the messages may show a part, by the ids of the calls.
+    """
+
+    messages: tuple[Message, ...]
+    results: Mapping[str, str] = {}
+
+
+class Rejection(Record):
+    """Rejected answer of an operator, which gives a better one in the next round.
+
+    Attributes:
+        answer: The answer.
+        faults: Faults of the answer. Those that are not `sure` may be those of other operators.
+        exchange: Conversation that led to the answer; None if it is not kept, or if what the operator receives has
+            changed since.
+    """
+
+    answer: WorkflowMessage
+    faults: tuple[Fault, ...] = ()
+    exchange: Exchange | None = None
+
+    _indifferent: ClassVar[frozenset[str]] = frozenset({"exchange"})
+
+
+def rejection_text(faults: Sequence[Fault]) -> str:
+    """Return what a model is told about its rejected answer, in the conversation that led to the answer.
+
+    Args:
+        faults: Faults of the answer.
+    """
+    if any(fault.sure for fault in faults):
+        head = "Your answer was rejected."
+        end = "Keep everything else as it is, and give your whole answer again, in the same form."
+    else:
+        head = (
+            "The result that rests on your answer was rejected, and the fault may have begun with your answer. Check your "
+            "answer against what you were given."
+        )
+        end = (
+            "If your answer is wrong, give it again as a whole, corrected, in the same form. If it is right, repeat it "
+            "unchanged."
+        )
+    return "\n\n".join([head, *map(_fault_text, faults), end])
+
+
+def _fault_text(fault: Fault) -> str:
+    lines = [
+        f"Wrong:\n{fence(fault.wrong)}" if fault.wrong else "",
+        f"Right:\n{fence(fault.right)}" if fault.right else "",
+        fault.lesson,
+    ]
+    return "\n".join(filter(None, lines))

@@ -1,0 +1,79 @@
+"""Records of the operators of a run, also of those inside of others, as evaluators see them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+
+from operad.runtime.graph.build import Build
+from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.kept import Done, InnerRun
+
+
+def records_of(
+    build: Build, done: Mapping[int, Done], skipped: Mapping[int, str], changed: Collection[int] = ()
+) -> list[StepRecord]:
+    """Return the records of the operators of a workflow that ran or were skipped, in the order of the graph.
+
+    The records of operators inside an operator follow its own; their ids are their places, such as ``draft/body``.
+
+    Args:
+        build: The workflow.
+        done: Outcomes of operators, by number.
+        skipped: Reasons for which operators were skipped, by number.
+        changed: Operators whose message has changed since the last verdict.
+    """
+    records: list[StepRecord] = []
+    for node in range(build.first_evaluator):
+        outcome = done.get(node)
+        if outcome is None and node not in skipped:
+            continue
+        record = _record(build, node, outcome, skipped.get(node, ""), is_changed=node in changed)
+        records.append(record)
+        inner = outcome.trace.inner if outcome and outcome.trace else {}
+        for step, run in sorted(inner.items(), key=lambda each: (len(each[0]), each[0])):
+            records += _inside(run, step, record)
+    return records
+
+
+def _record(build: Build, node: int, outcome: Done | None, skipped: str, *, is_changed: bool) -> StepRecord:
+    ids, trace = build.plan.ids, outcome and outcome.trace
+    has_tools = build.nodes[node].has_tools
+    fields = {"message": outcome.message} if outcome else {}
+    return StepRecord(
+        operator_id=ids[node],
+        instruction=build.instructions.get(ids[node], ""),
+        before=tuple(ids[parent] for parent in build.plan.parents[node]),
+        tool_calls=tuple(trace.calls) if trace and trace.calls else () if has_tools and outcome else None,
+        calls_missing=trace.calls_missing if trace else "",
+        passages=trace.passages if trace else (),
+        skipped=skipped,
+        changed=is_changed,
+        **fields,
+    )
+
+
+def _inside(run: InnerRun, step: str, around: StepRecord) -> Iterator[StepRecord]:
+    """Yield the records of a run inside an operator.
+
+    For an item of a map whose body is one operator, the record has the place of the item; it is left out if the map's
+    own record tells all of it.
+
+    Args:
+        run: The run.
+        step: The operator as a step of a path, with the index of a map's item.
+        around: Record of the operator.
+    """
+    records = records_of(run.build, run.done, dict.fromkeys(run.skipped, "no edge to it was taken"))
+    is_item = step != around.operator_id
+    if is_item and run.build.first_evaluator == 1:
+        records = [
+            record.model_copy(update={"operator_id": step, "before": around.before, "instruction": ""})
+            for record in records
+            if record.tool_calls or record.passages
+        ]
+        yield from (record.model_copy(update={"changed": around.changed}) for record in records)
+        return
+    for record in records:
+        before = tuple(f"{step}/{parent}" for parent in record.before) or around.before
+        place = {"operator_id": f"{step}/{record.operator_id}", "before": before}
+        yield record.model_copy(update={**place, "changed": around.changed})
