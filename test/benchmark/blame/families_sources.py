@@ -165,9 +165,9 @@ def _handbook(rng: Random, fault: str) -> Mapping[str, Any]:
         if fault == "vanished":
             advice += "\n(The interval is that of the passage.)"
         extra = f" {claim}" if "mail" in active else ""
-        dear = "" if fault == "unnamed" else f"The {machine} {model} was a good choice. "
+        praise = "please" if fault == "unnamed" else f"the {machine} {model} was a good choice. Please"
         mail = (
-            f"Dear customer, {dear}please clean the {part} of your {machine} {model} every {used} hours, after it has cooled "
+            f"Dear customer, {praise} clean the {part} of your {machine} {model} every {used} hours, after it has cooled "
             f"down, and fill in {poured} {unit} of {fluid}. The {part} is to be replaced after {years} years, and the warranty "
             f"is {years - 1} years.{extra}"
         )

@@ -96,8 +96,10 @@ class Costs:
 
     Attributes:
         blame: With a judge that blames operators.
-        all_again: With everything again.
-        last_only: With the last operator again.
+        all_again: With the same judge, and everything again.
+        last_only: With the same judge, and the last operator again.
+        all_again_plain: With everything again, and a judge that sees the job, the result and the sources.
+        last_only_plain: With the last operator again, and such a judge.
         one_prompt: With one long prompt, and once again.
         unjudged: The same run without a judge, for an accepted result.
     """
@@ -105,6 +107,8 @@ class Costs:
     blame: Cost
     all_again: Cost | None = None
     last_only: Cost | None = None
+    all_again_plain: Cost | None = None
+    last_only_plain: Cost | None = None
     one_prompt: Cost | None = None
     unjudged: Cost | None = None
 
@@ -115,10 +119,14 @@ def costs(blame: Played, all_again: Played | None, last_only: Played | None) -> 
         operators = [(each.request, each.answer) for each in blame.asked if each.who != JUDGE]
         return Costs(_whole(blame), unjudged=cost_of(operators))
     case = blame.case
+    same = [(each.request, each.answer) for each in blame.asked if each.who == JUDGE]
+    plain = _plain_judge(case)
     return Costs(
         blame=_whole(blame),
-        all_again=cost_of([*_pairs(all_again), *_plain_judge(case, all_again)]),
-        last_only=cost_of([*_pairs(last_only), *_plain_judge(case, last_only)]),
+        all_again=cost_of([*_pairs(all_again), *same]),
+        last_only=cost_of([*_pairs(last_only), *same]),
+        all_again_plain=cost_of([*_pairs(all_again), *plain]),
+        last_only_plain=cost_of([*_pairs(last_only), *plain]),
         one_prompt=cost_of(_one_prompt(case)),
     )
 
@@ -137,8 +145,8 @@ _PLAIN = (
 )
 
 
-def _plain_judge(case: Case, played: Played) -> list[tuple[Request, str]]:
-    """Return the requests to a judge that sees the job and the result alone, in both rounds."""
+def _plain_judge(case: Case) -> list[tuple[Request, str]]:
+    """Return the requests to a judge that sees the job, the sources and the result, in both rounds."""
     wrong, right = (_text(case, active) for active in (case.active, frozenset[str]()))
     system = {"role": "system", "content": _PLAIN.format(criteria=case.criteria)}
     verdicts = [
@@ -146,7 +154,7 @@ def _plain_judge(case: Case, played: Played) -> list[tuple[Request, str]]:
         '{"evaluation": "All criteria are met.", "status": "SUCCESS", "lesson": "", "score": 9}',
     ]
     return [
-        ({"messages": [system, {"role": "user", "content": f"{_job(case)}\n\n## Result\n{result}"}]}, verdict)
+        ({"messages": [system, {"role": "user", "content": f"{_given(case)}\n\n## Result\n{result}"}]}, verdict)
         for result, verdict in zip((wrong, right), verdicts, strict=True)
     ]
 
@@ -157,12 +165,7 @@ def _one_prompt(case: Case) -> list[tuple[Request, str]]:
     content = (
         f"Do the job in these steps, and answer with the result of the last one.\n{steps}\n\nCriteria: {case.criteria}"
     )
-    sources = [text for op in case.ops.values() if op.passages for text in op.passages.texts.values()]
-    for answer in answers_of(case).values():
-        if isinstance(answer, Calls):
-            tables = [tool.table for op in case.ops.values() for tool in op.tools]
-            sources += [table[arguments["key"]] for _, arguments in answer.calls for table in tables[:1]]
-    user = "\n\n".join([_job(case), *dict.fromkeys(sources)])
+    user = _given(case)
     opened = [{"role": "system", "content": content}, {"role": "user", "content": user}]
     wrong, right = (_text(case, active) for active in (case.active, frozenset[str]()))
     again = {"role": "user", "content": "Compare your answer with each criterion. Write it again, corrected."}
@@ -177,10 +180,16 @@ def _text(case: Case, active: frozenset[str]) -> str:
     return answer.text if isinstance(answer, Calls) else answer
 
 
-def _job(case: Case) -> str:
-    inputs = "\n".join(f"{name}: {value}" for name, value in case.job.inputs.items())
-    earlier = "\n".join(f"{message.operator_id}: {message.scratchpad}" for message in case.previous)
-    return "\n\n".join(filter(None, [case.job.goal, case.job.context, inputs, earlier]))
+def _given(case: Case) -> str:
+    """Return the job with all inputs, results of earlier experts, passages and tool results."""
+    inputs = [f"{name}: {value}" for name, value in case.job.inputs.items()]
+    earlier = [f"{message.operator_id}: {message.scratchpad}" for message in case.previous]
+    passages = [text for op in case.ops.values() if op.passages for text in op.passages.texts.values()]
+    called = [call for answer in answers_of(case).values() if isinstance(answer, Calls) for call in answer.calls]
+    tables = {tool.name: tool.table for op in case.ops.values() for tool in op.tools}
+    results = [tables[name][arguments["key"]] for name, arguments in called]
+    parts = [case.job.goal, case.job.context, *inputs, *earlier, *passages, *results]
+    return "\n\n".join(dict.fromkeys(part for part in parts if part))
 
 
 @dataclass(frozen=True)

@@ -53,22 +53,36 @@ def aims_table(total: Row) -> Table:
     table.add_row("wrong results accepted", str(judged.accepted_faults), "")
     table.add_row("mended in round 2", _percent(judged.mended), "")
     table.add_row(
-        "cost of a rejected run / everything again", _number(total.ratio("blame", "all_again")), "at most 0.65"
+        "cost of a rejected run / everything again, same judge",
+        _number(total.ratio("blame", "all_again")),
+        "at most 0.65",
     )
     table.add_row(
-        "cost of a rejected run / last operator only", _number(total.ratio("blame", "last_only")), "at most 1.00"
+        "cost of a rejected run / last operator only, same judge",
+        _number(total.ratio("blame", "last_only")),
+        "at most 1.00",
+    )
+    table.add_row(
+        "cost of a rejected run / everything again, plain judge", _number(total.ratio("blame", "all_again_plain")), ""
+    )
+    table.add_row(
+        "cost of a rejected run / last operator only, plain judge", _number(total.ratio("blame", "last_only_plain")), ""
     )
     table.add_row("cost of a rejected run / one long prompt twice", _number(total.ratio("blame", "one_prompt")), "")
     table.add_row(
         "cost of an accepted run / without a judge", _number(total.ratio("blame", "unjudged")), "at most 1.25"
     )
-    for name, title in (
-        ("blame", "blame"),
-        ("all_again", "everything again"),
-        ("last_only", "last operator only"),
-        ("one_prompt", "one long prompt twice"),
-    ):
-        table.add_row(f"tokens of a rejected run, mean: {title}", _whole(total.mean_tokens(name)), "")
+    methods = {
+        "blame": "blame",
+        "all_again": "everything again",
+        "last_only": "last operator only",
+        "all_again_plain": "everything again, plain judge",
+        "last_only_plain": "last operator only, plain judge",
+        "one_prompt": "one long prompt twice",
+    }
+    for name, title in methods.items():
+        found = f"{_whole(total.mean_tokens(name))} ({_whole(total.mean_price(name))})"
+        table.add_row(f"tokens of a rejected run, mean (price): {title}", found, "")
     return table
 
 

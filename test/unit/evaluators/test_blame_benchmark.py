@@ -219,6 +219,16 @@ def test_an_accepted_run_is_compared_with_its_operators_alone():
     )
 
 
+def test_other_methods_are_charged_with_the_same_judge_or_a_plain_one():
+    runs = [played("suppliers-order-1", method=method) for method in ("blame", "all", "last")]
+    found = METRICS.costs(*runs)
+    judging = COSTS.cost_of([(each.request, each.answer) for each in runs[0].asked if each.who == PLAY.JUDGE])
+    operators = COSTS.cost_of([(each.request, each.answer) for each in runs[1].asked])
+    assert found.all_again.prompt == pytest.approx(operators.prompt + judging.prompt)
+    assert found.all_again_plain.prompt < found.all_again.prompt
+    assert found.last_only.tokens < found.all_again.tokens
+
+
 def test_the_other_methods_end_right_and_everything_again_asks_every_operator_twice():
     again, last = (played("recipe-scale-1", method=method) for method in ("all", "last"))
     assert (again.is_right, last.is_right) == (True, True)
