@@ -233,7 +233,7 @@ ROSTER = Family(
 _DAMAGES = {
     "bicycle": (640, 50),
     "laptop": (1180, 100),
-    "window": (415, 0),
+    "window": (410, 0),
     "phone": (720, 100),
     "coat": (260, 50),
     "camera": (990, 100),

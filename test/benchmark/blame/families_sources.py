@@ -365,7 +365,7 @@ def _expert(rng: Random, fault: str) -> Mapping[str, Any]:
             context=f"The architect's plan, for comparison: {plan}. Boards are sold in packs of {pack} m² for "
             f"{cents / 100:.2f} €; as few packs as possible.",
         ),
-        "criteria": "All rooms of the plan are in the offer with their sizes in the plan; area, packs and price are right.",
+        "criteria": "All rooms of the plan are in the offer; the area is that of the rooms by the plan; packs and price are right.",
         "ops": {
             "areas": Op("Work out the area of each room from the survey, and the sum."),
             "packs": Op("Work out how many packs are needed."),

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from cases import Answers, Calls, Case
+from cases import Answers, Calls, Case, Fault
 from costs import Request, schema_of, text_of
 
 from operad import Evaluator, FaultError, OperadError, Workflow, WorkflowStatus
@@ -219,27 +219,37 @@ def key_answer(case: Case, request: Request, active: frozenset[str], round: int 
     faults = [fault for fault in case.faults if fault.root in active] if is_wrong else []
     properties: Mapping[str, Any] = schema_of(request)["properties"]
     known = properties.get("blame", {}).get("items", {}).get("enum", ())
+    fault_form = properties.get("faults", {}).get("items", {}).get("properties", {})
     said: dict[str, Any] = {
         "evaluation": findings(case, active) if is_wrong else "All criteria are met.",
         "status": (case.status if is_wrong else WorkflowStatus.SUCCESS).value,
         "lesson": findings(case, active) if is_wrong else "",
         "blame": sorted({_known(fault.root, known) for fault in faults if fault.root}),
         "score": 4 if is_wrong else 9,
-        "faults": [_said_fault(fault) for fault in faults if fault.root],
+        "faults": [_said_fault(fault, fault_form) for fault in faults if fault.root],
+        "unsure": [],
     }
     return json.dumps({name: said[name] for name in properties if name in said}, ensure_ascii=False)
 
 
 def _known(root: str, known: Sequence[str]) -> str:
-    """Return the place by which a judge may blame a root."""
+    """Return the place by which a judge may blame a root: itself, or the outermost operator around it."""
     return next((each for each in known if each == root), root.partition("/")[0].partition("[")[0])
 
 
-def _said_fault(fault: Any) -> Mapping[str, Any]:
-    operator, _, item = fault.root.partition("[")
-    number = int(item.rstrip("]")) if item else None
-    said = {"wrong": fault.wrong, "right": fault.right, "lesson": f"Use {fault.right}.", "sure": True}
-    return {"operator": operator, "item": number, **said}
+def _said_fault(fault: Fault, form: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return a fault in the form of a schema."""
+    operator = _known(fault.root, form.get("operator", {}).get("enum", ()))
+    item = fault.root.removeprefix(operator)
+    said: dict[str, Any] = {
+        "operator": operator,
+        "item": int(item[1:-1]) if item.startswith("[") else None,
+        "wrong": fault.wrong,
+        "right": fault.right,
+        "lesson": f"Use {fault.right}.",
+        "sure": True,
+    }
+    return {name: said[name] for name in form if name in said}
 
 
 def _text(step: Step) -> str:
