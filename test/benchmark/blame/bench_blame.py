@@ -17,15 +17,15 @@ import argparse
 import asyncio
 import logging
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from datetime import date
 from pathlib import Path
 from typing import Any
 
-from cases import Case
+from cases import KINDS, Case
 from costs import Request, schema_of
 from families import FAMILIES, SEEDS, case_of, cases_of
-from metrics import Measured, costs, evidence, hidden, rows
+from metrics import Measured, costs, evidence, hidden, judged, rows
 from play import Judge, Played, key_answer, play
 from recording import RECORDED, Recording, hash_of, read_answers, write_prompts
 from rich.console import Console
@@ -37,6 +37,9 @@ from operad.runtime.values.schema import AnswerSchema
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from page import markdown, write_into
+
+MOST_NAMES = 20
+"""Maximum number of names of cases that are printed."""
 
 
 def recorded_judge(recording: Recording) -> Judge:
@@ -116,20 +119,31 @@ def selected(seeds: Sequence[int], families: Sequence[str], recording: Recording
     return list(cases.values())
 
 
-def report(all_measured: Sequence[Measured], recording: Recording, *, is_whole: bool) -> list[str]:
-    """Print the open and the stale cases; return the faults of the measurement."""
-    open_cases = [each.played.case.name for each in all_measured if each.played.open is not None]
-    stale = sorted({each.case for each in recording.stale()}) if is_whole else []
-    if open_cases:
-        print(f"{len(open_cases)} cases have no recorded verdict")
+def report(all_measured: Sequence[Measured], recording: Recording) -> list[str]:
+    """Print the inexact verdicts, and the missing and the stale ones; return the faults of the measurement."""
+    names = {each.played.case.name for each in all_measured}
+    for each in all_measured:
+        case, verdict = each.played.case, each.played.verdict
+        if verdict and not judged(each.played).exact.hits:
+            key, said = _said(case.status, case.roots), _said(verdict.status, verdict.blamed)
+            print(f"{case.name} ({KINDS[case.kind]}): {said}; the key is {key}")
+    missing = sorted(each.played.case.name for each in all_measured if each.played.open is not None)
+    stale = sorted({each.case for each in recording.stale() if each.case in names})
+    if missing:
+        shown = missing if len(missing) <= MOST_NAMES else [*missing[:MOST_NAMES], "…"]
+        print(f"{len(missing)} cases without a recorded verdict on their prompt: {', '.join(shown)}")
     if stale:
-        print(f"stale, because the prompt has changed: {', '.join(stale)}")
+        print(f"{len(stale)} cases whose recorded verdict is stale, as the prompt has changed: {', '.join(stale)}")
     unseen = [
         f"{each.played.case.name}: the judge did not receive {value!r} of {fault.root or 'the job'}"
         for each in all_measured
         for fault, value in each.hidden
     ]
     return [*unseen, *(f"{each.played.case.name}: {error}" for each in all_measured for error in each.errors)]
+
+
+def _said(status: WorkflowStatus, places: Collection[str]) -> str:
+    return f"{status.value}, blame {', '.join(sorted(places)) or 'none'}"
 
 
 async def write_open(cases: Sequence[Case], judge: Judge, folder: Path) -> None:
@@ -176,7 +190,7 @@ async def main() -> None:
     for table in tables:
         console.print(table)
     print(players_line(recording))
-    faults = report(all_measured, recording, is_whole=not (args.seeds or args.families))
+    faults = report(all_measured, recording)
     if args.page:
         command = "python test/benchmark/blame/bench_blame.py --replay"
         write_into(args.page, f"{players_line(recording)}\n\n{markdown(tables, command)}", "blame")

@@ -3,7 +3,7 @@
 Tokens are estimated: four characters are a token, and a Chinese character is 0.7. The prompt of a request is its tools, the
 schema of its answer and its messages, in this order. The part of a prompt with which an earlier request of the same run
 began is cached if it has at least 1,024 tokens. In the price, a prompt token counts 1, a cached one 0.1, and a token of an
-answer 4: the ratios of the list prices of most vendors.
+answer 4.
 """
 
 from __future__ import annotations
