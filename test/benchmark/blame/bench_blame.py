@@ -183,6 +183,7 @@ async def main() -> None:
         return
     all_measured = [await measure(each, judge) for each in cases]
     if args.answers or args.model:
+        recording.drop_stale([each.played.case.name for each in all_measured if each.played.verdict])
         recording.write(args.recording)
     found = rows(all_measured)
     tables = [families_table(found), aims_table(found[-1])]

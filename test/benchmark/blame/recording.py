@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
@@ -89,6 +89,12 @@ class Recording:
     def stale(self) -> list[Recorded]:
         """Return the answers that no request asked for, because the prompts have changed."""
         return [each for each in self.by_hash.values() if each.hash not in self.used]
+
+    def drop_stale(self, cases: Collection[str]) -> None:
+        """Drop the answers on earlier prompts of some cases."""
+        for each in self.stale():
+            if each.case in cases:
+                del self.by_hash[each.hash]
 
     def players(self) -> Mapping[str, tuple[int, str, str]]:
         """Return, for each player, the number of its answers that were asked for, and their first and last date."""

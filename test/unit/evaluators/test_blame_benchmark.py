@@ -171,6 +171,10 @@ def test_a_case_without_a_recorded_verdict_is_open_and_a_recorded_one_is_replaye
     assert again.by_hash == recording.by_hash
     assert [each.case for each in again.stale()] == ["stock-value-1"] * len(again.by_hash)
     assert again.answer(run.case, {"messages": [], "response_format": {}}) is None
+    again.drop_stale(["stock-value-2"])
+    assert again.by_hash == recording.by_hash
+    again.drop_stale(["stock-value-1"])
+    assert again.by_hash == {}
 
 
 def test_a_prompt_file_has_the_conversation_and_not_the_key(tmp_path):
