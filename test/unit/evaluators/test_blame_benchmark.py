@@ -129,7 +129,7 @@ def test_blame_of_an_operator_after_the_root_is_neither_exact_nor_mends():
 
 def test_an_operator_that_runs_again_without_being_told_of_its_fault_keeps_it():
     run = played("recipe-two-1", saying("EXECUTION_ERROR", "scale"))
-    assert [each.who for each in run.asked if each.round == 2 and each.who != PLAY.JUDGE][0] == "scale"
+    assert next(each.who for each in run.asked if each.round == 2 and each.who != PLAY.JUDGE) == "scale"
     found = METRICS.judged(run)
     assert (found.recall, found.mended) == (METRICS.Share(1, 2), METRICS.Share(0, 1))
 
