@@ -33,6 +33,7 @@ from operad.configs.parts import (
 )
 from operad.configs.schema import (
     CacheSpec,
+    CheckSpec,
     CodeSpec,
     ConfigSpec,
     DurableSpec,
@@ -256,6 +257,8 @@ def _named(function: str) -> Named:
 def _operator(spec: OperatorSpec, place: Place) -> Iterator[Part]:
     if spec.written_by:
         yield _named(spec.written_by)
+    if isinstance(spec.check, CheckSpec):
+        yield _named(spec.check.function)
     if spec.class_:
         yield from class_parts(spec.class_, spec.params, place)
 

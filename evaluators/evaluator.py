@@ -3,22 +3,29 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
 from operad.operators import Operator, OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TemplateInstruction, instruction_of
+from operad.runtime.evaluation.cases import CasesLike
+from operad.runtime.evaluation.measurement import Measurement
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import HasGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.message import SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.measure import AT_ONCE, measure
 from operad.runtime.workflow.transcript import transcript
 
 _STATUS_MEANINGS = {
@@ -112,6 +119,55 @@ class Evaluator(Operator):
                 f"evaluator {self.get_id()!r}: the embedded model cannot judge results; name an endpoint's model for the "
                 "run (--model, `model:`) or for the evaluator, or write the evaluator as a function"
             )
+
+    def measure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right; for callers without an event loop.
+
+            measured = Evaluator("The answer is polite.").measure("labelled.jsonl", workflow=flow)
+            print(measured.accuracy, measured.false_rejections, measured.blame_precision, measured.blame_recall)
+
+        Arguments and errors are those of `ameasure`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `ameasure` instead.
+        """
+        options: dict[str, Any] = {"workflow": workflow, "model": model}
+        options |= {"max_concurrency": max_concurrency, "results": results}
+        return run_sync(partial(self.ameasure, cases, **options), instead="evaluator.ameasure(…)")
+
+    async def ameasure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right.
+
+        Args:
+            cases: Cases with the answers of the operators (``steps``), ``accepted`` and ``blame``, or a file of these.
+            workflow: The workflow whose operators they are; by default, the steps say which operators follow each other.
+            model: Model of the evaluator, if it has none of its own.
+            max_concurrency: Number of cases that are judged at the same time.
+            results: File that keeps the verdicts; those in it that match are used again.
+
+        Raises:
+            InputError: The cases, or the file, cannot be read.
+            InvalidError: Cases have no label or no steps, or have other operators than the workflow.
+        """
+        graph = None if workflow is None else workflow.graph()
+        options: dict[str, Any] = {"max_concurrency": max_concurrency, "results": results}
+        return await measure([self], cases, graph, reasoner_of(model), **options)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.

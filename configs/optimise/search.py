@@ -14,7 +14,7 @@ from operad.configs.capabilities import Capabilities, Trust
 from operad.configs.loader import load, load_text
 from operad.configs.optimise.edits import Data, beside, dump, edited, normalised, outline
 from operad.configs.optimise.folder import BEST, Folder, opened
-from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, cut, failures, propose
+from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, blamed, cut, failures, propose
 from operad.configs.optimise.state import Candidate, Ranking, State, Step, Unfinished
 from operad.configs.optimise.tasks import Case, Cases, read_tasks
 from operad.configs.optimise.tree import select
@@ -282,8 +282,8 @@ class _Work:
     def _stop_reason(self, rounds: int) -> str:
         """Return the reason why the search is over; empty while it is not."""
         state = self.kept.state
-        best = max(state.candidates, key=lambda candidate: (candidate.final, -candidate.number))
-        if self.search.sample == len(self.search.cases) and best.final >= 1:
+        is_perfect = any(all(each.score >= 1 for each in found.results.values()) for found in state.candidates)
+        if self.search.sample == len(self.search.cases) and is_perfect:
             return "nothing is left to be improved"
         return f"{rounds} rounds are done" if state.steps > rounds else ""
 
@@ -354,6 +354,7 @@ class _Work:
             "workflow": outline(data, search.expert),
             "score": round(parent.score, 3),
             "failures": failures(search.cases, parent.step.results, shuffle_seed),
+            "blamed": blamed(result.blamed for result in parent.results.values()),
             "tried before": attempts(parent.score, tried, refused),
         }
 

@@ -182,6 +182,30 @@ class FallbackSpec(Spec):
         return self
 
 
+class ReplacementSpec(Spec):
+    """Message in place of a rejected result: a text, or outputs."""
+
+    text: str | None = Field(default=None, description="The text.")
+    outputs: dict[str, JsonValue] | None = Field(default=None, description="Named outputs.")
+
+    @model_validator(mode="after")
+    def _something(self) -> ReplacementSpec:
+        if self.text is None and self.outputs is None:
+            raise ValueError("a message has a text, outputs, or both")
+        return self
+
+
+def _reject_kind(value: Any) -> str:
+    return "effect" if isinstance(value, str) else "message"
+
+
+RejectRef = Annotated[
+    Annotated[Literal["stop", "continue"], Tag("effect")] | Annotated[ReplacementSpec, Tag("message")],
+    Discriminator(_reject_kind),
+]
+"""Effect of a rejected result."""
+
+
 class GuardSpec(Spec):
     """Handling of slow and failed attempts."""
 
@@ -212,6 +236,21 @@ class MapSpec(Spec):
         default="fail",
         description="Effect of a failed item. fail: the map fails. skip: the item is left out. keep: an error takes its place.",
     )
+
+
+class CheckSpec(Spec):
+    """Function that checks the answers of an operator."""
+
+    function: Dotted = Field(
+        description="Function, as module.function. It is given the answer, and returns the fault as text or raises it as "
+        "ValueError; without a fault it returns nothing."
+    )
+
+
+CheckRef = Annotated[
+    Annotated[str, Field(pattern=r"\S"), Tag("name")] | Annotated[CheckSpec, Tag("definition")], Discriminator(kind)
+]
+"""Check of an answer: a criterion in words, or a function."""
 
 
 def _is_form(value: Any) -> Any:
@@ -281,6 +320,11 @@ class OperatorSpec(PolicySpec):
     memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
     max_turns: Count | None = Field(
         default=None, description="Maximum number of turns, in which the model calls tools or answers; by default 50."
+    )
+    check: CheckRef | None = Field(
+        default=None,
+        description="Check of each answer: a criterion in words, which its model decides, or a function. The model corrects a "
+        "fault in the same conversation, at most twice.",
     )
     class_: str = Field(
         default="", alias="class", description="Subclass of Operator or Evaluator, as package.module.Class."
@@ -393,6 +437,11 @@ class WorkflowLikeSpec(Spec):
         default=None, description="Evaluator of the result, or a list of several."
     )
     max_rounds: int = Field(default=3, ge=1, description="Maximum number of rounds.")
+    on_reject: RejectRef = Field(
+        default="stop",
+        description="Effect of a result that no round could repair, on the workflow around: `stop`, `continue`, or a "
+        "message in its place.",
+    )
     policy: PolicySpec = Field(default=PolicySpec(), description="Default policy of its operators.")
     limits: LimitsSpec | None = Field(
         default=None, description="Limits of concurrent operators, and of model calls and tokens per minute."

@@ -228,7 +228,7 @@ class Codec:
             return {
                 _TAGS[type(value)]: {name: self._plain(each, (*where, f".{name}")) for name, each in fields.items()}
             }
-        if (write := _WRITERS.get(kind)) is not None:
+        if (write := _WRITERS.get(cast("type[object]", type(value)))) is not None:
             return write(value)
         if isinstance(value, Outcome):
             return {"$outcome": [self._plain(part, where) for part in _parts_of(value)]}

@@ -13,6 +13,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
@@ -95,7 +96,7 @@ class _Level:
 
     path: tuple[str, ...]
     about: Description
-    rounds: Rounds = Rounds(max_rounds=sys.maxsize)
+    rounds: Rounds = field(default_factory=partial(Rounds, max_rounds=sys.maxsize))
     to_run: tuple[str, ...] = ()
     begun: set[str] = field(default_factory=set[str])
     start_times: dict[str, float] = field(default_factory=dict[str, float])

@@ -20,6 +20,7 @@ from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.secret import SecretUse
+from operad.runtime.values.step_record import StepRecord
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -54,6 +55,7 @@ class BaseOperator(Step[T]):
         is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
         stops: True if nothing that depends on the operator runs after a verdict other than SUCCESS in its message.
+        recorded: Of an operator that replays a finished run: the records of the operators inside it.
     """
 
     policy: Policy | None = None
@@ -63,6 +65,7 @@ class BaseOperator(Step[T]):
     sequential: ClassVar[bool] = False
     gives_items: bool = False
     stops: bool = False
+    recorded: Sequence[StepRecord] = ()
     _id: str
     is_foreign: ClassVar[bool] = False
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet

@@ -67,11 +67,15 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
     fault = fault_in(error)
     who = operator_id if fault else f"{operator_id} failed"
     said = describe(error)
-    blame = () if fault is None else fault.blame if fault is error else tuple(w for w in fault.blame if w in known)
+    blame = () if fault is None else fault.blame
+    if fault is not error:
+        blame = tuple(place for place in blame if place_of(place, known))
+    faults = tuple(each for each in fault.faults if each.place in blame) if fault else ()
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
         evaluation=f"{who}: {said}",
         lesson=(fault.lesson if fault else "") or f"{who}: {said[:LONGEST_LESSON]}",
+        faults=faults,
         blame=blame or (operator_id,),
         job_id=job.id,
         operator_id=operator_id,

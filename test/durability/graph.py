@@ -29,6 +29,7 @@ from operad.runtime import (
     WorkflowStatus,
 )
 from operad.runtime.durable.shared_agents import Served
+from operad.runtime.events import current_scope
 from operad.runtime.events.journal import idempotency_key
 
 Dice = Callable[[str], str]
@@ -135,7 +136,8 @@ class Judge(Thrower):
 
     def message(self, token: str, digest: str, lesson: str) -> WorkflowMessage:
         message = super().message(token, digest, lesson)
-        if "judged:" in lesson:
+        scope = current_scope()
+        if scope is None or scope.round > 2:
             return message.model_copy(update={"evaluation": "good"})
         return message.model_copy(
             update={

@@ -96,6 +96,19 @@ def stopped_while_it_writes(trial: Trial, seconds: float = 40.0) -> None:
         _check_one_of(trial, first, second)
 
 
+def killed_after_a_verdict(trial: Trial) -> None:
+    """Kill the driving process between a verdict and the end of the repair; the conversation goes on in another one."""
+    for _ in range(trial.rng.randrange(1, 4)):
+        driving = trial.drive_repaired()
+        trial.until(
+            lambda driving=driving: any(each.key == "verdict" for each in trial.throws()) or not driving.alive,
+            "a verdict",
+        )
+        time.sleep(0.4 * trial.rng.random())
+        driving.kill()
+    trial.check_repaired(trial.drive_repaired())
+
+
 def many_end(trial: Trial, runs: int = 100) -> None:
     """Have many runs of a process end at the same time, and sometimes kill it meanwhile."""
     driving = trial.drive_many(runs)
@@ -291,6 +304,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "driver killed, elsewhere": Scenario(killed_elsewhere, limit=SILENCE),
     "driver stopped, woken": Scenario(stopped, limit=SILENCE),
     "driver stopped in writing": Scenario(stopped_while_it_writes, limit=SILENCE),
+    "killed after a verdict": Scenario(killed_after_a_verdict, seconds=0.3),
     "two drivers": Scenario(two_drivers, seconds=0.03),
     "many runs end": Scenario(many_end, seconds=2.0),
     "many runs resumed": Scenario(many_resumed, seconds=2.0, limit=SILENCE),

@@ -12,6 +12,7 @@ from scenarios import UnsupportedError, run_scenario
 
 SHORT = [
     ("driver killed", {"times": 1}),
+    ("killed after a verdict", {}),
     ("two drivers", {}),
     ("many runs end", {"runs": 40}),
     ("many runs resumed", {"runs": 40, "times": 1}),
@@ -30,7 +31,7 @@ LONG = [
     ("wake-ups lost", {"times": 3}),
     ("operator that kills", {}),
 ]
-ON_A_SERVER = [("driver killed", {"times": 1}), ("wake-ups lost", {"times": 3})]
+ON_A_SERVER = [("driver killed", {"times": 1}), ("killed after a verdict", {}), ("wake-ups lost", {"times": 3})]
 LONG_ON_A_SERVER = [
     ("database gone from workers", {"seconds": 1}),
     ("driver killed", {"times": 2}),

@@ -209,6 +209,10 @@ class Trial:
         """Start a process that starts or resumes many runs at once."""
         return self._start("many.py", runs=runs)
 
+    def drive_repaired(self) -> Process:
+        """Start a process that starts or resumes a run whose answer is rejected once."""
+        return self._start("repaired.py")
+
     def work(self, **options: Any) -> Process:
         """Start a worker."""
         return self._start("worker.py", **options)
@@ -382,6 +386,21 @@ class Trial:
                 others = {key: value for key, value in report.items() if key != "result"}
                 self.fail(f"executed once more, the runs have other results: {others} {driven.errors()[-2000:]} {more}")
         self.result.repeated = len(throws) - len({throw.key for throw in throws})
+
+    def check_repaired(self, driving: Process) -> None:
+        """Check a run whose answer was rejected once: the repaired answer names what was bought, once.
+
+        Args:
+            driving: The process that finished the run.
+        """
+        report, throws = driving.ended(), self.throws()
+        bought = [throw.token for throw in throws if throw.key == "buy"]
+        expected = f"In short: Argon [{bought[0]}]." if bought else ""
+        if (report.get("result"), report.get("rounds"), report.get("status")) != (expected, 2, "SUCCESS"):
+            self.fail(f"expected {expected!r} of round 2, got {report} {driving.errors()[-2000:]}")
+        if len(bought) != 1:
+            self.fail(f"bought {len(bought)} times, although the first answer was stored before any kill")
+        self.result.repeated = len(throws) - 3
 
     def _check_results(self, recorded: Mapping[str, str], result: object) -> None:
         """Check that the result is that of the recorded throws, and that these are in the journal."""

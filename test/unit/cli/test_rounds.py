@@ -65,6 +65,21 @@ async def test_an_operator_that_did_part_of_its_list_again_says_how_much():
     assert lines[1] == "In round 2 only list (for 1 of 10 items) ran again; a and b were reused."
 
 
+def test_an_operator_that_kept_its_answer_is_neither_run_again_nor_reused():
+    repetition = Repetition()
+    rejected = {"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "wrong", "lesson": "", "blame": ("b",)}
+    for event in (
+        events.RunStarted(workflow="w", goal="g", operators={"a": (), "b": ("a",), "c": ("b",)}),
+        events.RoundStarted(operators=("a", "b", "c"), round=1),
+        events.RoundFinished(round=1, **rejected),
+        events.RoundStarted(operators=("b", "c"), round=2),
+        events.OperatorKept(path=("c",), operator_id="c", round=2),
+    ):
+        repetition.apply(event)
+    again = "only b ran again; c kept its answer: the input did not change; a was reused"
+    assert repetition.lines()[1] == f"In round 2 {again}."
+
+
 async def test_where_all_ran_again_nothing_was_reused():
     lines = await told("a", "b", judge=Judge(["a"]))
     assert lines[1] == "In round 2 all operators ran again: a and b."
