@@ -376,7 +376,13 @@ class Operator(Instructed[T]):
             kind = type(knowledge).__name__
             raise InputError(f"operator {self.get_id()!r}: its knowledge base gave {kind}, not Knowledge")
         passages = knowledge.passages
-        emit(KnowledgeRetrieved(sources=tuple(p.source for p in passages), scores=tuple(p.score for p in passages)))
+        emit(
+            KnowledgeRetrieved(
+                sources=tuple(each.source for each in passages),
+                scores=tuple(each.score for each in passages),
+                texts=tuple(each.text for each in passages),
+            )
+        )
         return knowledge
 
     def get_env_insights(self) -> list[Insight] | None:

@@ -144,6 +144,11 @@ class _Level:
         again = {*first, *following(first, self.operators)}
         return tuple(name for name in self.operators if name in again)
 
+    def runs(self, name: str) -> list[_Level]:
+        """Return the last executions of the workflows inside an operator, in the order of a map's items."""
+        last = [inside for step, inside in self.inside.items() if self.operator(step) == name]
+        return sorted(last, key=lambda inside: item.index if (item := MapItem.parse(inside.path[-1])) else 0)
+
     def goes_on_from(self, earlier: _Level, around: Rounds, name: str) -> None:
         """Continue an earlier execution of the workflow, in which a later round of the workflow around it repairs faults.
 
@@ -176,11 +181,6 @@ class _Container:
     inside: dict[str, _Level] = field(default_factory=dict[str, "_Level"])
     usage: Usage = NO_USAGE
     attempt: int = 1
-
-    def runs(self) -> list[_Level]:
-        """Return the executions of the last attempt, in the order of a map's items."""
-        last = {inside.path[-1]: inside for inside in self.inside.values()}
-        return sorted(last.values(), key=lambda inside: item.index if (item := MapItem.parse(inside.path[-1])) else 0)
 
     def error(self) -> BaseException | None:
         """Return the last error raised inside the operator, if any."""
@@ -339,7 +339,10 @@ class _Derivation:
         if failed and (error := container.error()) is not None:
             self._fail(level, name, error, container.attempt, usage=container.usage, seconds=seconds)
             return
-        messages = [message for inside in container.runs() if (message := inside.message(self._job)) is not None]
+        for inside in level.runs(name):
+            if inside not in container.inside.values():
+                self.append(events.OperatorKept(), inside.path, name, level.rounds.number, container.attempt)
+        messages = [message for inside in level.runs(name) if (message := inside.message(self._job)) is not None]
         message = joined_tails(messages, self._job) if messages else WorkflowMessage()
         message = message.stamped(name, self._job.id, container.usage)
         self._finish(level, name, message, container.attempt, seconds=seconds)
@@ -390,7 +393,7 @@ class _Derivation:
             if name not in level.begun:
                 kept = name in level.messages
                 unstarted = events.OperatorKept() if kept else events.OperatorSkipped(reason="no edge to it was taken")
-                self.append(unstarted, (*level.path, name), name, level.rounds.number)
+                self.append(unstarted, (*level.path, name), name, level.rounds.number, int(kept))
         judged = finished(verdict, level.rounds, by_error=by_error, has_result=not level.failed)
         self.append(judged, level.path, round=level.rounds.number)
 

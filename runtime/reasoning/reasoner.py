@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
@@ -14,8 +15,9 @@ from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
+from operad.runtime.reasoning.evidence import prompt_budget
 from operad.runtime.reasoning.exchange import rejection_text
-from operad.runtime.reasoning.prompt import render
+from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
@@ -395,9 +397,9 @@ def _keep(conversation: Conversation, task: Task) -> None:
 
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
-    if not task.files:
-        return render(task, show_schema=show_schema, takes=model.profile.takes)
-    return await asyncio.to_thread(render, task, show_schema=show_schema, takes=model.profile.takes)
+    budget = prompt_budget(model.profile.context) if task.transcript else MATERIAL_BUDGET
+    rendered = partial(render, task, show_schema=show_schema, budget=budget, takes=model.profile.takes)
+    return await asyncio.to_thread(rendered) if task.files else rendered()
 
 
 def _thinker_opening(opening: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:
