@@ -181,10 +181,14 @@ async def main() -> None:
     if args.prompts:
         await write_open(cases, judge, args.prompts)
         return
-    all_measured = [await measure(each, judge) for each in cases]
-    if args.answers or args.model:
-        recording.drop_stale([each.played.case.name for each in all_measured if each.played.verdict])
-        recording.write(args.recording)
+    all_measured: list[Measured] = []
+    try:
+        for each in cases:
+            all_measured.append(await measure(each, judge))
+    finally:
+        if args.answers or args.model:
+            recording.drop_stale([each.played.case.name for each in all_measured if each.played.verdict])
+            recording.write(args.recording)
     found = rows(all_measured)
     tables = [families_table(found), aims_table(found[-1])]
     console = Console(width=max(170, Console().width))
