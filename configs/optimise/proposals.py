@@ -69,15 +69,20 @@ def _operation_schema(kind: type[Value]) -> dict[str, Any]:
     }
 
 
-SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string"},
-        "operations": {"type": "array", "items": {"anyOf": [_operation_schema(kind) for kind in get_args(Operation)]}},
-    },
-    "required": ["reasoning", "operations"],
-    "additionalProperties": False,
-}
+def proposal_schema(kinds: Iterable[type[Value]]) -> Mapping[str, Any]:
+    """Return the JSON Schema of a proposal of operations of some kinds."""
+    return {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string"},
+            "operations": {"type": "array", "items": {"anyOf": [_operation_schema(kind) for kind in kinds]}},
+        },
+        "required": ["reasoning", "operations"],
+        "additionalProperties": False,
+    }
+
+
+SCHEMA: Mapping[str, Any] = proposal_schema(get_args(Operation))
 """JSON Schema of a proposal, as shown to the model. Operations are validated afterwards, for better messages."""
 
 _LENIENT = AnswerSchema.unchecked(
@@ -154,7 +159,9 @@ def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], r
     return [*scored, *({"could not be used": cut(reason)} for reason in refused[-MAX_TRIED:])]
 
 
-async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Sequence[str]) -> Proposal:
+async def propose(
+    shown: Data, reasoner: Reasoner, account: Account, lessons: Sequence[str], schema: Mapping[str, Any] = SCHEMA
+) -> Proposal:
     """Ask a model for a change.
 
     Args:
@@ -162,13 +169,14 @@ async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Se
         reasoner: The reasoner.
         account: Account of the usage.
         lessons: Faults of earlier answers to the same question.
+        schema: JSON Schema of a proposal.
 
     Raises:
         AnswerError: The answer is not a proposal.
         OperatorError: The reasoner failed.
     """
     workflow = BuiltinWorkflow(name="proposer", listeners=[account])
-    workflow.add_operator(Operator(INSTRUCTION, id="proposer", output=SCHEMA))
+    workflow.add_operator(Operator(INSTRUCTION, id="proposer", output=schema))
     lesson = "\n".join(f"Your last proposal cannot be used: {fault}" for fault in lessons)
     job = Job(goal="Propose a change to the workflow in the inputs.", inputs=shown)
     message = await workflow.aexecute(job, reasoner, lesson=lesson or None)

@@ -36,7 +36,6 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import NO_USAGE
-from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.workflow import Workflow
 
 ROUNDS = 20
@@ -79,17 +78,6 @@ class Optimised:
     def improved(self) -> bool:
         """True if the best candidate is not the unchanged expert."""
         return self.best.number != 0
-
-
-def optimise(expert: str | Path, tasks: str | Path, **options: Any) -> Optimised:
-    """Search for a better workflow, and wait for it; for callers without an event loop.
-
-    Arguments, result and errors are those of `aoptimise`.
-
-    Raises:
-        RunningLoopError: An event loop is running here: await `aoptimise` instead.
-    """
-    return run_sync(partial(aoptimise, expert, tasks, **options), instead="aoptimise(…)")
 
 
 async def aoptimise(

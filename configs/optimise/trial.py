@@ -105,9 +105,12 @@ class Account:
     def __call__(self, event: Event) -> None:
         """Add the usage of a run that has ended, successfully or not."""
         if isinstance(event, RunFinished | RunFailed):
-            used = event.message.usage if isinstance(event, RunFinished) else event.usage
-            self.usage = self.usage + used
-            self.step = self.step + used
+            self.add(event.message.usage if isinstance(event, RunFinished) else event.usage)
+
+    def add(self, used: Usage) -> None:
+        """Add the usage of runs."""
+        self.usage = self.usage + used
+        self.step = self.step + used
 
     def check(self) -> None:
         """Check that the budget allows another run.

@@ -180,9 +180,9 @@ class Raw(Step):
 class Recorded(Step):
     """Answer of a recorded run, from the script of a case: it answers the operator that it answered then.
 
-        [case] = Dataset.load("case.jsonl")  # as `operad runs to-case` writes it
-        with ScriptedModel(case.script) as scripted:
-            print(flow.run(case.job, model=scripted.model).text)
+    Example:
+        step = Recorded(Say("seven"), instruction="Count the {goods}.")
+        print(step.fits({"messages": [{"role": "system", "content": "Count the figs."}]}))  # True
 
     Attributes:
         answer: The answer.

@@ -374,8 +374,7 @@ def result_of(name: str, verdict: WorkflowMessage) -> EvaluatorResult:
 
 
 def _faults_of(fault: FaultError) -> tuple[Fault, ...]:
-    found: Any = getattr(fault, "faults", ())
-    return tuple(found) or tuple(Fault(operator=who, lesson=fault.lesson) for who in fault.blame)
+    return fault.faults or tuple(Fault(operator=who, lesson=fault.lesson) for who in fault.blame)
 
 
 def _fingerprint(graph: WorkflowGraph) -> str:

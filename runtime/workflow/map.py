@@ -9,7 +9,7 @@ from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import current_scope
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import Executable, OperatorCall, refusing_jobs
 from operad.runtime.graph.edges import (
     AnswerPath,
     Awaited,
@@ -21,7 +21,7 @@ from operad.runtime.graph.edges import (
     check_step,
     is_executable,
 )
-from operad.runtime.graph.operator import BaseOperator, refusing_jobs
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten

@@ -46,10 +46,13 @@ def place_of(place: str, known: Collection[str]) -> Place | None:
 
 
 def faults_of(verdict: WorkflowMessage) -> tuple[Fault, ...]:
-    """Return the faults that a verdict names; without any, one for each operator that it blames."""
+    """Return the faults that a verdict names; without any, one for each operator that it blames.
+
+    The lesson of such a fault is that of the verdict, or else its evaluation, so that an operator is told what is wrong.
+    """
     if verdict.faults:
         return verdict.faults
-    return tuple(Fault(operator=place, lesson=verdict.lesson) for place in verdict.blame)
+    return tuple(Fault(operator=place, lesson=verdict.lesson or verdict.evaluation) for place in verdict.blame)
 
 
 class Repairs(Struct, frozen=True):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, cast
 from weakref import finalize
 
 from msgspec.structs import replace as changed
-from typing_extensions import TypeVar
+from typing_extensions import Self, TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import Listener, RunLog, Scope
@@ -29,6 +30,7 @@ from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, new_id
@@ -138,6 +140,27 @@ class Runner(Definition[T]):
     def model(self, model: Model | Reasoner | str | None) -> None:
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
+
+    def with_operators(self, operators: Iterable[BaseOperator]) -> Self:
+        """Return a copy in which operators with these ids are replaced; it has no stored runs of its own.
+
+            brief = flow.with_operators([answer.with_instruction("Answer in one word.")])
+            print(brief.run("Is this so? The moon has air.").text)
+
+        Raises:
+            InvalidError: The workflow has no operator with one of the ids.
+        """
+        copied = copy(self)
+        with self._lock:
+            copied._lock, copied._built, copied._runs = ProcessLock(), None, Runs(self.name)
+            copied._operators, copied._made_steps = {**self._operators}, {**self._made_steps}
+            copied._before = {key: {**before} for key, before in self._before.items()}
+            copied._joins, copied._policies = {**self._joins}, {**self._policies}
+            copied._duplicate_ids, copied._evaluators = [*self._duplicate_ids], [*self._evaluators]
+        finalize(copied, copied._runs.cancel_all).atexit = False
+        for operator in operators:
+            copied.update_operator(operator)
+        return copied
 
     def add_listener(self, listener: Listener) -> None:
         """Add a function that is called with every event of runs that start from now on."""

@@ -325,8 +325,14 @@ class Steps:
         )
 
     def _lesson(self, node: int) -> str | None:
-        """Return the lessons that a node has got so far, after that of the whole run."""
-        return "\n".join(filter(None, (self._call.lesson, *self._lessons.get(node, ())))) or None
+        """Return the lessons that a node has got so far, after those of the whole run; each line once, where it is newest."""
+        own, given = self._lessons.get(node, ()), self._call.lesson
+        if (
+            own and given
+        ):  # a workflow at fault as a whole passes its lesson on, and each of its operators has it as its own
+            told = {line for lesson in own for line in lesson.splitlines()}
+            given = "\n".join(line for line in given.splitlines() if line not in told)
+        return "\n".join(filter(None, (given, *own))) or None
 
     def _received(self, node: int) -> tuple[WorkflowMessage, ...]:
         """Return the messages that a node receives."""
