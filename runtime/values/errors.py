@@ -33,6 +33,7 @@ from operad.runtime.values.error_copies import combined, copied, reduced
 from operad.runtime.values.near_names import near_name
 
 if TYPE_CHECKING:
+    from operad.runtime.values.fault import Fault
     from operad.runtime.values.message import Usage, WorkflowMessage
     from operad.runtime.values.questions import Question
 
@@ -206,7 +207,9 @@ class FaultError(OperadError):
     Args:
         message: The fault.
         lesson: Advice for the blamed operators; by default the message.
-        blame: Operators at fault: ids, operators or functions; by default the operator that raises.
+        blame: Operators at fault: ids, operators or functions; by default those of `faults`, or else the operator that
+            raises.
+        faults: What is wrong, and what would be right.
 
     Attributes:
         blame: The ids of the operators at fault.
@@ -215,10 +218,18 @@ class FaultError(OperadError):
         InputError: Something else is blamed.
     """
 
-    def __init__(self, message: str, *, lesson: str = "", blame: Sequence[Blamable] | Blamable = ()) -> None:
+    def __init__(
+        self,
+        message: str,
+        *,
+        lesson: str = "",
+        blame: Sequence[Blamable] | Blamable = (),
+        faults: Sequence[Fault] = (),
+    ) -> None:
         super().__init__(message)
         self.lesson = lesson
-        self.blame = ids_of_blamed(blame)
+        self.faults = tuple(faults)
+        self.blame = ids_of_blamed(blame) or tuple(dict.fromkeys(fault.place for fault in self.faults))
 
 
 class PortError(OperadError):

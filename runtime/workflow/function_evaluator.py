@@ -93,6 +93,7 @@ class FunctionEvaluator(BaseOperator[Any]):
                 evaluation=str(fault),
                 lesson=fault.lesson or str(fault)[:LONGEST_LESSON],
                 blame=fault.blame,
+                faults=fault.faults,
             )
         if returned is None:
             return WorkflowMessage()
