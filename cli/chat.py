@@ -29,7 +29,8 @@ from operad.configs.printable import harmless
 from operad.configs.runnable import Runnable, Source, make
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.verdict_text import verdict_text
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text
 
@@ -133,9 +134,9 @@ class _Conversation:
                 for part in str(error).splitlines():
                     say(self._console, f"operad: {part}")
                 continue
-            if message is not None and message.status is not WorkflowStatus.SUCCESS:
+            if message is not None and message.rejected:
                 status = EXIT_NOT_SUCCESS
-                say(self._console, f"{message.status.value}: {message.evaluation}")
+                say(self._console, verdict_text(message.status, message.evaluation))
         if self._lines.typed:
             self._console.print()
             return 0

@@ -22,9 +22,8 @@ from operad.cli.progress import (
     is_a_tenth,
     line_for,
     row_of,
-    unknown_blame_line,
-    verdict_line,
 )
+from operad.cli.rounds import RoundLines
 from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.events import Event
@@ -80,6 +79,7 @@ class LiveTable:
 
     def __init__(self, console: Console) -> None:
         self._view = RunView()
+        self._rounds = RoundLines()
         self._console = console
         self._has_ended = False
         self._live = self._new_live()
@@ -97,10 +97,8 @@ class LiveTable:
     def show(self, event: Event) -> None:
         """Update the table with an event; it is redrawn a few times a second. Verdicts are printed above it."""
         self._view.apply(event)
-        if isinstance(event, events.RoundFinished) and event.evaluation and not row_of(event.path)[1]:
-            self._live.console.print(verdict_line(event), markup=False, highlight=False)
-        elif isinstance(event, events.BlameUnknown):
-            self._live.console.print(unknown_blame_line(event), markup=False, highlight=False)
+        if lines := [*self._rounds.of(event)]:
+            self._live.console.print("\n".join(lines), markup=False, highlight=False)
 
     @contextmanager
     def paused(self) -> Generator[None, None, None]:
@@ -130,6 +128,7 @@ class PlainLines:
 
     def __init__(self, console: Console) -> None:
         self._console = console
+        self._rounds = RoundLines()
         self._last_written = monotonic()
 
     def __enter__(self) -> Display:
@@ -141,7 +140,12 @@ class PlainLines:
         pass
 
     def show(self, event: Event) -> None:
-        """Print a line for an event; for the items of a map, only for unusual events."""
+        """Print lines for an event; for the items of a map, only for unusual events."""
+        self._show_step(event)
+        for line in self._rounds.of(event):
+            self._print(line)
+
+    def _show_step(self, event: Event) -> None:
         match event:
             case events.OperatorRetried():
                 self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
@@ -185,10 +189,6 @@ class PlainLines:
                 self._write(event, "stopped")
             case events.OperatorSkipped():
                 self._write(event, f"skipped: {event.reason}")
-            case events.RoundFinished() if event.evaluation:
-                self._print(verdict_line(event))
-            case events.BlameUnknown():
-                self._print(unknown_blame_line(event))
             case _ if line := line_for(event):
                 self._write(event, line)
             case _:

@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import aclosing, suppress
 from functools import partial
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar
@@ -19,7 +19,7 @@ from operad.cli.display import Asking, display_on
 from operad.cli.durable import Kept
 from operad.cli.interruptible import end_children, signals_heard
 from operad.cli.progress import Remarks, used
-from operad.cli.rounds import Repetition
+from operad.cli.rounds import LONGEST_EVALUATION, Repetition
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
 from operad.configs.printable import printable
@@ -27,12 +27,20 @@ from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import line_of
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.text import short_line, shortened
+from operad.runtime.values.verdict_text import verdict_text
 
 if TYPE_CHECKING:
     from operad.server.view.server import PageServer
 
 Result = TypeVar("Result")
+
+MOST_REASONS = 20
+"""Maximum number of lines of an evaluation."""
+
+LONGEST_REASON = 200
+"""Maximum number of characters of an evaluation in the last line."""
 
 GRACE = 0.5
 """Seconds for an interrupted run to clean up; a thread may hang, or a model be processing a prompt."""
@@ -127,7 +135,7 @@ async def follow(
             page.close()  # shows in the browser how the run ended
         raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _print_summary(finished, remarks, None if brief else repetition, console)
+    _print_summary(finished, remarks, repetition, console, brief=brief)
     if unasked := asker.never_asked():
         say(console, f"no question used --answer {', '.join(unasked)}")
     return finished.message
@@ -146,22 +154,38 @@ def _write_event(file: TextIO, console: Console, event: events.Event) -> None:
 
 
 def _print_summary(
-    finished: events.RunFinished, remarks: Remarks, repetition: Repetition | None, console: Console
+    finished: events.RunFinished, remarks: Remarks, repetition: Repetition, console: Console, *, brief: bool
 ) -> None:
     message = finished.message
-    rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
-    say(console, f"{message.status.value}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
-    for line in repetition.lines() if repetition else ():
-        say(console, line)
+    if not brief:
+        for line in repetition.lines():
+            say(console, line)
     if line := remarks.line():
         say(console, line)
-    if repetition is None:
-        return
-    if finished.rounds > 1 and message.status is not WorkflowStatus.SUCCESS:
-        for line in message.evaluation.splitlines():
+    if not brief:
+        for line in _reason_lines(message):
             say(console, line)
+    rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
+    say(console, f"{_verdict(message, repetition)}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
+
+
+def _verdict(message: WorkflowMessage, repetition: Repetition) -> str:
+    if message.rejected:
+        return verdict_text(message.status, short_line(_first_line(message), LONGEST_REASON))
+    return "accepted" if repetition.is_evaluated else message.status.value
+
+
+def _first_line(message: WorkflowMessage) -> str:
+    return message.evaluation.partition("\n")[0]
+
+
+def _reason_lines(message: WorkflowMessage) -> Iterator[str]:
+    """Yield the reason for a rejection, as far as the last line has no room for it, and the lesson."""
+    if message.rejected:
+        lines = message.evaluation.splitlines()[len(_first_line(message)) <= LONGEST_REASON :]
+        yield from (shortened(line, LONGEST_EVALUATION) for line in lines[:MOST_REASONS] if line)
     if message.lesson:
-        say(console, f"lesson: {message.lesson}")
+        yield f"lesson: {short_line(message.lesson, LONGEST_EVALUATION)}"
 
 
 def say(console: Console, line: str) -> None:

@@ -87,7 +87,8 @@ def answer(message, model=None):
     flow = load_workflow(Path(__file__).with_name("expert.yaml"), model=model)
     for event in flow.stream(message):
         if isinstance(event, events.RoundFinished):
-            print(f"round {event.round}  {event.status.value}: {event.evaluation}")
+            verdict = "accepted" if event.accepted else "rejected"
+            print(f"round {event.round}  {verdict}: {event.evaluation}")
         elif isinstance(event, events.RunFinished):
             print(event.message.text)
 

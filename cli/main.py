@@ -113,7 +113,10 @@ COMMANDS = {
         "key": ("key:key", "Make a key for operad serve: its entry goes to stdout, the key itself to stderr."),
     },
     "Evaluate": {
-        "evaluate": ("evaluate:app", "Score workflows with the metrics of WorFBench, ComfyFlow and Chat2Workflow."),
+        "evaluate": (
+            "evaluate:app",
+            "Evaluate experts on cases, measure evaluators, and score workflows with the metrics of papers.",
+        ),
     },
 }
 """The commands by panels of the help: module below ``operad.cli`` and name in it, and the first line of the docstring.

@@ -13,7 +13,7 @@ from rich.markup import escape
 from operad.cli.interruptible import ctrl_c_raises
 from operad.cli.options import BaseUrl, ModelName
 from operad.cli.progress import used
-from operad.cli.tables import Report, Table, show
+from operad.cli.tables import Report, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.capabilities import Trust
 from operad.configs.flow import is_configuration, read_file
@@ -24,6 +24,7 @@ from operad.configs.optimise.state import Candidate
 from operad.configs.optimise.tasks import read_tasks
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable
+from operad.runtime.evaluation.tables import Table
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Usage

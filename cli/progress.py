@@ -29,6 +29,9 @@ LONGEST_ERROR = 500
 LONGEST_TOLD = 100
 """Maximum number of characters of an insight in a line."""
 
+KEPT = "its input did not change"
+"""Note on an operator that keeps its message in a later round."""
+
 CUT_OFF = "the answer was cut off; raise max_tokens"
 """Note on an answer whose finish reason is ``length``."""
 
@@ -202,6 +205,8 @@ def _apply_to_row(event: Event, row: Row) -> None:
             row.state = "cached"
         case events.MessageKept():
             row.state = "kept"
+        case events.OperatorKept():
+            row.state, row.note = "kept", KEPT
         case _:
             row.note = _note_on(event) or row.note
             _apply_end(event, row)
@@ -243,6 +248,10 @@ def line_for(event: Event) -> str:
             return f"recalled {insights} of earlier runs: {texts}"
         case events.PassagesEmbedded() if event.done == event.total:
             return f"passages embedded with {event.model}: {event.total:,}"
+        case events.OperatorKept():
+            return f"kept: {KEPT}"
+        case events.EvidenceCut():
+            return f"was shown only a part of {shorten(event.operators)}: {event.characters:,} characters are left out"
         case _:
             return ""
 
@@ -337,18 +346,6 @@ def is_a_tenth(event: events.Progress) -> bool:
     return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
 
 
-def verdict_line(event: events.RoundFinished) -> str:
-    """Return the verdict on a round in one line."""
-    blamed = f" (at fault: {', '.join(event.blame)})" if event.blame else ""
-    where = f" of {'/'.join(event.path)}" if event.path else ""
-    return printable(f"round {event.round}{where}  {event.status.value}: {event.evaluation}{blamed}")
-
-
-def unknown_blame_line(event: events.BlameUnknown) -> str:
-    """Return a line on a verdict that blames an unknown operator."""
-    return printable(f"round {event.round}  blamed an unknown operator: {event.blame}")
-
-
 def parts_of(event: events.JobSplit) -> str:
     """Return the parts of a split, each with its expert and the parts that it depends on."""
     after = {part.id: f" after {' and '.join(part.dependencies)}" for part in event.sub_jobs if part.dependencies}
@@ -356,7 +353,8 @@ def parts_of(event: events.JobSplit) -> str:
 
 
 def used(usage: Usage) -> str:
-    """Return the number of model calls and their cost."""
+    """Return the number of model calls, their tokens and their cost."""
     cost = f", cost {usage.money()}" if usage.calls or usage.cost else ""
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
     calls = f"{usage.calls:,} model call{'' if usage.calls == 1 else 's'}"
-    return f"{calls}, {usage.tokens:,} tokens{cost}"
+    return f"{calls}, {usage.tokens:,} tokens{cached}{cost}"

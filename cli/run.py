@@ -117,8 +117,8 @@ def run(
     """Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.
 
     The result goes to stdout; progress, questions, the verdict and errors go to stderr. Questions of
-    the run are answered by --answer, or else by a line of stdin. Exit status: 0 SUCCESS,
-    1 any other status, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
+    the run are answered by --answer, or else by a line of stdin. Exit status: 0 accepted,
+    1 rejected by an evaluator, 2 bad input or an error, 130 interrupted, 143 terminated. With --json, an
     error is printed as JSON, too, with its issues or the messages of finished operators.
 
     With a --file or an --input, but no --job, the task is that of `app: {desc: …}` in the expert's file.
@@ -337,10 +337,11 @@ def deliver(
 
 
 def message_json(message: WorkflowMessage, remarks: Sequence[Mapping[str, object]] = ()) -> str:
-    """Return the message as JSON; outputs that JSON cannot represent become text."""
+    """Return the message as JSON, with ``accepted``; outputs that JSON cannot represent become text."""
     values = message.model_dump(mode="json", fallback=str)
     if message.operator_id == OUTCOME:
         values["operator_id"] = RESULT
+    values = {"accepted": message.accepted, **values}
     return json.dumps({**values, "remarks": list(remarks)} if remarks else values, indent=2, ensure_ascii=False)
 
 

@@ -24,12 +24,16 @@ from operad.runtime.durable.step_timeline import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
+from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Question
 from operad.runtime.values.text import short_line
+from operad.runtime.values.verdict_text import finding_lines, reason_in, status_text, verdict_text
 
 LONGEST_SAID = 200
 """Maximum number of characters shown of an operator's output or of a job."""
+
+MOST_OF_A_VERDICT = 2_000
+"""Maximum number of characters shown of a verdict."""
 
 INTERRUPTED, ASKS = "interrupted", "asks"
 """States of unfinished runs: without a driver; waiting for a person's answer."""
@@ -58,6 +62,13 @@ class DisplayedRun:
     idle: float
 
     @property
+    def state_text(self) -> str:
+        """The state with the verdict: ``finished: rejected (EXECUTION_ERROR)``."""
+        with suppress(ValueError):  # a database of another version
+            return f"{self.state}: {status_text(WorkflowStatus(self.verdict))}" if self.verdict else self.state
+        return f"{self.state}: {self.verdict}"
+
+    @property
     def usage(self) -> Usage:
         """Usage and cost of the run."""
         with suppress(ValidationError):
@@ -79,7 +90,7 @@ class DisplayedRun:
             "id": kept.run_id,
             "workflow": kept.workflow,
             "state": self.state,
-            **({"status": self.verdict} if self.verdict else {}),
+            **({"status": self.verdict, "accepted": self.verdict == WorkflowStatus.SUCCESS} if self.verdict else {}),
             "done": kept.done,
             "total": max(kept.done, kept.total),
             "age": round(self.age, 3),
@@ -152,8 +163,7 @@ def row(seen: DisplayedRun) -> tuple[str, ...]:
     """Return the cells of a run in the list of runs."""
     kept, usage = seen.kept, seen.usage
     cost = usage.money() if usage.calls else ""
-    state = f"{seen.state}: {seen.verdict}" if seen.verdict else seen.state
-    return (kept.run_id, kept.workflow, state, seen.progress, ago(seen.age), f"{usage.tokens:,}", cost)
+    return (kept.run_id, kept.workflow, seen.state_text, seen.progress, ago(seen.age), f"{usage.tokens:,}", cost)
 
 
 def ago(seconds: float) -> str:
@@ -190,7 +200,7 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
     facts = [
         ("run", kept.run_id),
         ("workflow", kept.workflow),
-        ("state", f"{seen.state}{': ' if seen.verdict else ''}{seen.verdict}, {seen.progress} done, {drives}"),
+        ("state", f"{seen.state_text}, {seen.progress} done, {drives}"),
         *([("driver", kept.driver)] if kept.driver else []),
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
@@ -198,9 +208,21 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
         ("used", used(seen.usage)),
         ("kept in", display_name(ledger.url)),
     ]
-    if result := _result_or_error(ledger, kept):
-        facts.append(("result", result if isinstance(result, str) else short_line(result.scratchpad, LONGEST_SAID)))
-    return facts
+    result = _result_or_error(ledger, kept)
+    return [*facts, *_result_facts(result)] if result else facts
+
+
+def _result_facts(result: WorkflowMessage | str) -> Iterator[tuple[str, str]]:
+    """Yield the result, and what its verdict found."""
+    if isinstance(result, str):
+        yield "result", result
+        return
+    yield "result", short_line(result.scratchpad, LONGEST_SAID)
+    if result.evaluation:
+        reason = reason_in(result.evaluation, result.unsure)
+        yield "verdict", short_line(verdict_text(result.status, reason), MOST_OF_A_VERDICT)
+    for line in finding_lines(result.faults, result.blame if result.rejected else (), result.unsure, {}):
+        yield "", line
 
 
 def _result_or_error(ledger: Ledger, kept: StoredRun) -> WorkflowMessage | str | None:

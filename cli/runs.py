@@ -8,6 +8,7 @@ import shlex
 import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -48,6 +49,7 @@ from operad.configs.flow import find_graph
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
+from operad.operators.secrets import known_secrets
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow
@@ -56,7 +58,10 @@ from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
 from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.store import Store
+from operad.runtime.evaluation.recording import case_of
+from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, OperadError, shorten
+from operad.runtime.values.secret import hide
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}
@@ -183,6 +188,38 @@ def resume_run(
     carry_out(
         runnable, job, [], unasked, events_file, lines, as_json=as_json, kept=going_on, trace=trace, view_port=port
     )
+
+
+@app.command("to-case")
+def run_to_case(
+    run_id: RunId,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", metavar="FILE.jsonl", help="Add the case to this file.")
+    ] = None,
+    db: Database = None,
+) -> None:
+    """Write a finished run as a case of an evaluation, as a line of JSON: its job, operators, verdict and model's answers.
+
+    The label is the run's own verdict: correct accepted and blame where it is wrong. Values of secrets are hidden.
+    """
+    ledger = _ledger_for_reading(db)
+    values = known_secrets()
+    try:
+        case = case_of(
+            run_id, ledger.job(run_id), ledger.events(run_id), lambda text: hide(without_key(text, ""), values)
+        )
+    except ValueError as error:
+        raise InputError(f"run {run_id!r}: {error}; operad runs show {run_id}") from error
+    line = json.dumps(case.as_dict(), ensure_ascii=False)
+    if output is None:
+        put(line)
+        return
+    try:
+        with output.open("a", encoding="utf-8", errors="replace") as file:
+            file.write(f"{line}\n")
+    except OSError as error:
+        raise InputError(f"--output {output}: cannot be written: {error.strerror or error}") from error
+    print(printable(f"{run_id}: added to {output}; check `accepted`, `blame` and `expected`"), file=sys.stderr)
 
 
 @app.command("cancel")

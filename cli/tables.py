@@ -16,27 +16,12 @@ from rich.text import Text
 
 from operad.cli.formats import refuse_unwritable, write_file
 from operad.configs.printable import printable, put
+from operad.runtime.evaluation.tables import Table, cell_text
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 SUFFIXES = (".png", ".svg")
 _WIDEST = 160
 """Width of the output in columns if it is not a terminal."""
-
-Cell = str | int | float | None
-
-
-class Table(NamedTuple):
-    """Figures as a table; a float is a rate and is shown in percent, None as a dash.
-
-    Attributes:
-        title: Title of the table.
-        columns: Names of its columns.
-        rows: Its cells, row by row.
-    """
-
-    title: str
-    columns: Sequence[str]
-    rows: Sequence[Sequence[Cell]]
 
 
 class Plot(NamedTuple):
@@ -157,11 +142,5 @@ def _rich(table: Table) -> RichTable:
         numbers = all(not isinstance(row[number], str) for row in table.rows)
         rich.add_column(name, justify="right" if numbers and number else "left")
     for row in table.rows:
-        rich.add_row(*(Text(printable(_text(cell))) for cell in row))  # no markup: cells contain text from files
+        rich.add_row(*(Text(printable(cell_text(cell))) for cell in row))  # no markup: cells contain text from files
     return rich
-
-
-def _text(cell: Cell) -> str:
-    if cell is None:
-        return "-"
-    return f"{100 * cell:.2f}" if isinstance(cell, float) else str(cell)

@@ -14,7 +14,7 @@ from operad.configs.imports import Modules
 from operad.configs.library import open_insights, open_library
 from operad.configs.models import make_limits, model_of, with_defaults
 from operad.configs.names import unknown_operator_message
-from operad.configs.policies import Policies, make_budget, no_such_port
+from operad.configs.policies import Policies, make_budget, no_such_port, rejected_to
 from operad.configs.schema import (
     ConfigSpec,
     ExpertSpec,
@@ -32,17 +32,16 @@ from operad.configs.steps import (
     Broken,
     Defaults,
     Step,
-    instruction_in,
     is_read_issue,
     key_of_instruction,
     node_params,
     node_type_in_chains,
     operator_of,
-    output_schema_of,
     params_of,
     path_of_issue,
     step_of,
     was_reported,
+    written_in,
 )
 from operad.configs.toolbox import Toolbox
 from operad.evaluators import Evaluator
@@ -61,7 +60,7 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Wor
 
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
-_NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map"}
+_NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map", "check"}
 _NOT_AS_FALLBACK = {"inputs", "join", "map"}
 _CONFIG_KEYS = ("examples", "ports", "threshold", "hops", "memory", "max_turns")
 
@@ -152,6 +151,7 @@ class Builder:
         defaults = Defaults(policy, defaults.model, defaults.names)
         workflow = self._platform(
             max_rounds=spec.max_rounds,
+            on_reject=rejected_to(spec.on_reject),
             name=name,
             limits=make_limits(spec.limits),
             budget=make_budget(spec.budget),
@@ -379,7 +379,7 @@ class Builder:
         if isinstance(spec, FunctionSpec):
             evaluator = self._function_operator(spec, defined)
         else:
-            evaluator = self._make(spec, defined, Evaluator, defaults.model)
+            evaluator = self._make(spec.model_copy(update={"check": None}), defined, Evaluator, defaults.model)
         if evaluator:
             workflow.add_evaluator(evaluator, policy=policy)
 
@@ -420,15 +420,14 @@ class Builder:
         model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
-        schema = output_schema_of(spec, path, self._faults)
-        instruction = instruction_in(spec, path, self._modules, self._faults)
-        if schema is None or instruction is None:
+        written = written_in(spec, path, self._modules, self._faults)
+        if written is None:
             return None
         try:
             config = OperatorConfig.model_validate(
                 {name: getattr(spec, name) for name in _CONFIG_KEYS}
-                | {"actions": tuple(action for action in actions if action), "tools": tools, "output_schema": schema}
-                | {"instruction": instruction, "id": spec.name or "-"}  # empty if the key `name` is misspelt
+                | {"actions": tuple(action for action in actions if action), "tools": tools, **written}
+                | {"id": spec.name or "-"}  # empty if the key `name` is misspelt
             )
         except ValidationError as error:
             self._faults.report_validation(path, error)

@@ -29,7 +29,7 @@ def _keys(opening: str, harmless: str) -> Keys:
 
 
 _POLICY = "retry timeout fallback cache"
-_WORKFLOW = "workflow evaluator max_rounds policy limits budget"
+_WORKFLOW = "workflow evaluator max_rounds on_reject policy limits budget"
 _SERVER = "timeout call_timeout transport_type"
 
 KEYS: Mapping[str, Keys] = {
@@ -58,6 +58,7 @@ KEYS: Mapping[str, Keys] = {
     "FunctionSpec": _keys("function", f"{_POLICY} name inputs ports join map"),
     "RetrySpec": _keys("", "attempts first_delay max_delay on"),
     "TimeoutSpec": _keys("", "run idle"),
+    "ReplacementSpec": _keys("", "text outputs"),
     "FallbackSpec": _keys("", "operator model text outputs port"),
     "CacheSpec": _keys("path", "max_age"),
     "MapSpec": _keys("", "over concurrency on_error"),
@@ -66,8 +67,9 @@ KEYS: Mapping[str, Keys] = {
     "OperatorSpec": _keys(
         "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
-        "knowledge memory max_turns",
+        "knowledge memory max_turns check",
     ),
+    "CheckSpec": _keys("function", ""),
     "Example": _keys("", "input output"),
     "PolicySpec": _keys("", _POLICY),
     "BudgetSpec": _keys("", "tokens calls cost seconds"),
@@ -95,7 +97,7 @@ KEYS: Mapping[str, Keys] = {
 
 CLASS_KEYS = _keys(
     "server workflow folder gold object_info key subtask model",
-    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns "
+    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns check "
     "temperature thinking settings",
 )
 """Parameters (`params`) of classes of Operad."""

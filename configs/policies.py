@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules
@@ -19,6 +20,7 @@ from operad.configs.schema import (
     ModelSpec,
     OperatorSpec,
     PolicySpec,
+    ReplacementSpec,
     RetrySpec,
 )
 from operad.operators import Operator
@@ -111,12 +113,17 @@ class Policies:
             self._faults.report(path, "value", message)
         if ports and spec.port is not None and spec.port not in ports:
             self._faults.report((*path, "port"), "unknown-port", no_such_port(spec.port, ports))
-        text = json.dumps(spec.outputs, ensure_ascii=False) if spec.outputs else ""
-        return WorkflowMessage(
-            scratchpad=text if spec.text is None else spec.text,
-            outputs=spec.outputs or {},
-            ports=(spec.port,) if spec.port else None,
-        )
+        return _message(spec).changed(ports=(spec.port,) if spec.port else None)
+
+
+def rejected_to(spec: str | ReplacementSpec) -> Any:
+    """Return the effect of a rejected result, for `Workflow(on_reject=…)`."""
+    return spec if isinstance(spec, str) else _message(spec)
+
+
+def _message(spec: FallbackSpec | ReplacementSpec) -> WorkflowMessage:
+    text = json.dumps(spec.outputs, ensure_ascii=False) if spec.outputs else ""
+    return WorkflowMessage(scratchpad=text if spec.text is None else spec.text, outputs=spec.outputs or {})
 
 
 def _takes_a_port(fallback: object) -> bool:

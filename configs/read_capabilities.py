@@ -33,6 +33,7 @@ from operad.configs.parts import (
 )
 from operad.configs.schema import (
     CacheSpec,
+    CheckSpec,
     CodeSpec,
     ConfigSpec,
     DurableSpec,
@@ -243,7 +244,7 @@ def _local(spec: LocalToolSpec, place: Place) -> Iterator[Part]:
     yield Named(spec.module_path, spec.name)
 
 
-def _function(spec: FunctionSpec, place: Place) -> Iterator[Part]:
+def _function(spec: FunctionSpec | CheckSpec, place: Place) -> Iterator[Part]:
     yield _named(spec.function)
 
 
@@ -280,6 +281,7 @@ READERS: Mapping[type[BaseModel], Callable[[Any, Place], Iterator[Part]]] = {
     ReadyToolSpec: _ready,
     LocalToolSpec: _local,
     FunctionSpec: _function,
+    CheckSpec: _function,
     OperatorSpec: _operator,
     TypedSpec: _typed,
 }

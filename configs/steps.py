@@ -13,9 +13,17 @@ from pydantic import ValidationError
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules, node_type
-from operad.configs.schema import NEEDS_NODES, FunctionSpec, MapSpec, ModelSpec, OperatorSpec, TypedSpec, WorkflowSpec
+from operad.configs.schema import (
+    NEEDS_NODES,
+    CheckSpec,
+    FunctionSpec,
+    MapSpec,
+    ModelSpec,
+    OperatorSpec,
+    TypedSpec,
+    WorkflowSpec,
+)
 from operad.operators import NodeOperator, Operator
-from operad.operators.instruction import InstructionFunction
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
@@ -166,15 +174,28 @@ def key_of_instruction(issue: Issue) -> tuple[str, ...]:
     return ("instruction",) if issue.code in ("unknown-name", "unknown-output") else ()
 
 
-def instruction_in(
-    spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults
-) -> str | InstructionFunction | None:
-    """Return the instruction of an operator, or the function that returns it; None after reporting a fault."""
-    if spec.written_by is None:
-        return spec.instruction
-    found = modules.function(FunctionSpec(name=spec.name, function=spec.written_by))
+def written_in(spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults) -> dict[str, Any] | None:
+    """Return `output_schema`, `instruction` and `check` of an operator, with the functions that the file names.
+
+    Returns:
+        The values by key; None after reporting a fault.
+    """
+    schema = output_schema_of(spec, path, faults)
+    instruction, check = spec.instruction, spec.check
+    if spec.written_by is not None:
+        instruction = _function_in(spec.name, spec.written_by, (*path, "written_by"), modules, faults)
+    if isinstance(check, CheckSpec):
+        check = _function_in(spec.name, check.function, (*path, "check", "function"), modules, faults)
+    if schema is None or instruction is None or (check is None and spec.check is not None):
+        return None
+    return {"output_schema": schema, "instruction": instruction, "check": check}
+
+
+def _function_in(operator: str, name: str, path: Path_, modules: Modules, faults: Faults) -> Any:
+    """Return the function of an operator with a name; None after reporting a fault."""
+    found = modules.function(FunctionSpec(name=operator, function=name))
     if isinstance(found, str):
-        faults.report((*path, "written_by"), "function", found)
+        faults.report(path, "function", found)
         return None
     return found.function
 

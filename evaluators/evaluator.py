@@ -2,33 +2,60 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping, Sequence
+import logging
+from collections.abc import Collection, Mapping, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, Literal
 
+from operad.evaluators.verdict_form import CRITERIA_START, INSTRUCTION, VerdictForm, VerdictReader, verdict_of
 from operad.operators import Operator, OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TemplateInstruction, instruction_of
+from operad.runtime.evaluation.cases import CasesLike
+from operad.runtime.evaluation.measurement import Measurement
+from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.graph import HasGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.reasoning.evidence import (
+    evidence,
+    evidence_alone,
+    in_order,
+    judge_again,
+    length_of,
+    prompt_budget,
+    without_evidence,
+)
+from operad.runtime.reasoning.exchange import Exchange, Rejection
+from operad.runtime.reasoning.prompt import LEAST_EVIDENCE, report_cut
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.toolkit import Action, Toolkit, Tools
 from operad.runtime.values.arguments import known_arguments
-from operad.runtime.values.errors import InputError, Issue
-from operad.runtime.values.message import SubJob, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.errors import AnswerError, InputError, Issue
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.step_record import StepRecord
+from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.measure import AT_ONCE, measure
 from operad.runtime.workflow.transcript import transcript
 
-_STATUS_MEANINGS = {
-    WorkflowStatus.EXECUTION_ERROR: "the result does not do the job, misses a criterion or contradicts itself",
-    WorkflowStatus.INPUT_DATA_ERROR: "the fault lies in the result of an earlier expert, which is incomplete, malformed or "
-    "wrong",
-    WorkflowStatus.JOB_TOO_COMPLICATED_ERROR: "the job is too much for these operators: other attempts would not help, "
-    "the job must be split",
-    WorkflowStatus.SUCCESS: "the result does the job and meets all criteria",
-}
+_logger = logging.getLogger(__name__)
+
+LONG_TRANSCRIPT = 4_000
+"""Length in characters of instructions and results from which a model is asked first without them."""
+
+RESULT_FIRST = """
+
+You see the results and the evidence first. If everything is right and verified, give the verdict. Otherwise say in \
+`evaluation` and `unsure` what is wrong or not verified, and leave `faults` empty: you will see the work of each operator \
+next."""
+"""Addition to the instruction of a judge who is asked first without the transcript."""
+
+TRANSCRIPT_NEXT = "This is the work of each operator. Judge again with all of it in view, and give a whole verdict."
 
 
 class Evaluator(Operator):
@@ -38,7 +65,7 @@ class Evaluator(Operator):
         workflow = Workflow(facts >> answer, evaluator=evaluator, max_rounds=3)
 
     This class asks the reasoner. An evaluator without a model is a subclass whose `execute` returns a message with the
-    same fields: status, evaluation, lesson, blame, and optionally score; `transcript()` returns the messages of all
+    same fields: status, evaluation, faults (or lesson and blame), and optionally unsure and score; `transcript()` returns the messages of all
     operators.
 
     Args:
@@ -113,15 +140,65 @@ class Evaluator(Operator):
                 "run (--model, `model:`) or for the evaluator, or write the evaluator as a function"
             )
 
+    def measure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right; for callers without an event loop.
+
+            measured = Evaluator("The answer is polite.").measure("labelled.jsonl", workflow=flow)
+            print(measured.accuracy, measured.false_rejections, measured.blame_precision, measured.blame_recall)
+
+        Arguments and errors are those of `ameasure`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `ameasure` instead.
+        """
+        options: dict[str, Any] = {"workflow": workflow, "model": model}
+        options |= {"max_concurrency": max_concurrency, "results": results}
+        return run_sync(partial(self.ameasure, cases, **options), instead="evaluator.ameasure(…)")
+
+    async def ameasure(
+        self,
+        cases: CasesLike,
+        *,
+        workflow: HasGraph | None = None,
+        model: Model | Reasoner | str | None = None,
+        max_concurrency: int = AT_ONCE,
+        results: str | Path | None = None,
+    ) -> Measurement:
+        """Judge labelled cases, and return how often verdicts and blame are right.
+
+        Args:
+            cases: Cases with the answers of the operators (``steps``), ``accepted`` and ``blame``, or a file of these.
+            workflow: The workflow whose operators they are; by default, the steps say which operators follow each other.
+            model: Model of the evaluator, if it has none of its own.
+            max_concurrency: Number of cases that are judged at the same time.
+            results: File that keeps the verdicts; those in it that match are used again.
+
+        Raises:
+            InputError: The cases, or the file, cannot be read.
+            InvalidError: Cases have no label or no steps, or have other operators than the workflow.
+        """
+        graph = None if workflow is None else workflow.graph()
+        options: dict[str, Any] = {"max_concurrency": max_concurrency, "results": results}
+        return await measure([self], cases, graph, reasoner_of(model), **options)
+
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the reasoner for a verdict on the messages of the direct predecessors.
 
-        In a run, the reasoner sees the purpose and the message of every operator and may blame any of them; outside of
-        a run, it may blame the authors of `workflow_messages`. For wrong input it may blame the authors of
-        `previous_expert_outputs`; without these, the status INPUT_DATA_ERROR is not offered. The status
-        JOB_TOO_COMPLICATED_ERROR is offered for sub-jobs, which a leader can split.
+        In a run, the reasoner sees the work of every operator and may find any of them at fault, also those inside of
+        others; outside of a run, the authors of `workflow_messages`. It may find the authors of
+        `previous_expert_outputs` at fault, too.
 
-        If an answer cannot be parsed, the reasoner is asked again, with the fault added to the lesson.
+        If an answer cannot be parsed, the reasoner is asked again, with the fault added to the lesson. It is asked once
+        about a verdict that contradicts itself: a SUCCESS with faults, an EXECUTION_ERROR without, or an unknown
+        operator. In a later round, a model goes on in the conversation of its last verdict.
 
         Returns:
             The verdict; its scratchpad is the text that was judged, and its score is from 0 to 10.
@@ -130,88 +207,100 @@ class Evaluator(Operator):
             AnswerError: No answer can be parsed as a verdict.
             InputError: The model is too small.
         """
-        self.check_reasoner(self.thinker(call.reasoner))
-        judged, previous, steps = call.messages, call.previous, call.transcript or transcript()
-        operators = [step.operator_id for step in steps] or [message.operator_id for message in judged]
-        statuses = _statuses(has_previous=bool(previous), can_split=isinstance(call.job, SubJob))
-        schema = verdict_schema([*operators, *(message.operator_id for message in previous)], statuses)
-        # A model may say what is not offered: that the job is too much for the operators.
-        accepted = {*statuses, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
-        status_schema = {"enum": [status.value for status in WorkflowStatus if status in accepted]}
-        needed = {
-            **schema,
-            "properties": {**schema["properties"], "status": status_schema},
-            "required": ["evaluation", "status"],
-            "additionalProperties": True,
-        }
+        thinker = self.thinker(call.reasoner)
+        self.check_reasoner(thinker)
+        steps, last = in_order(call.transcript or transcript()), call.rejection
+        if not isinstance(thinker, MonoModelReasoner):
+            verdict = await self._ask_verdict(call, steps, steps, last)
+        elif last is None:
+            verdict = await self._ask_in_stages(call, steps, thinker)
+        elif last.exchange is None or last.answer.status is WorkflowStatus.SUCCESS:  # perhaps without the transcript
+            verdict = await self._ask_verdict(call, steps, steps, last.model_copy(update={"exchange": None}))
+        else:
+            known = judge_again(steps, last.exchange, _room(thinker, last.exchange))
+            report_cut(known)
+            verdict = await self._ask_verdict(call, steps, steps, last, known.operators)
+        scope = current_scope()
+        if scope and scope.trace and not scope.run.repeats:
+            scope.trace.exchange = None  # no later round goes on with it
+        if verdict.unsure:
+            _logger.warning("evaluator %r could not verify: %s", self.get_id(), "; ".join(verdict.unsure))
+        return verdict
+
+    async def _ask_in_stages(
+        self, call: OperatorCall, steps: Sequence[StepRecord], thinker: MonoModelReasoner
+    ) -> WorkflowMessage:
+        """Return a verdict: on the results and the evidence alone if the transcript is long and all is right.
+
+        Otherwise, the transcript follows in the same conversation.
+        """
+        judged = {message.operator_id for message in call.messages}
+        if length_of(steps, judged) <= LONG_TRANSCRIPT:
+            return await self._ask_verdict(call, steps, steps)
+        verdict = await self._ask_verdict(call, steps, evidence_alone(steps, judged), is_first=True)
+        if verdict.status is WorkflowStatus.SUCCESS and not verdict.unsure:
+            return verdict
+        scope = current_scope()
+        exchange: Exchange | None = scope.trace.exchange if scope and scope.trace else None
+        if exchange is None:
+            return await self._ask_verdict(call, steps, steps)
+        known = evidence(without_evidence(steps), call.messages, _room(thinker, exchange))
+        report_cut(known)
+        followup = f"{TRANSCRIPT_NEXT}\n\n## Operators\n{known.operators}"
+        return await self._ask_verdict(call, steps, steps, Rejection(answer=verdict, exchange=exchange), followup)
+
+    async def _ask_verdict(
+        self,
+        call: OperatorCall,
+        steps: Sequence[StepRecord],
+        shown: Sequence[StepRecord],
+        rejection: Rejection | None = None,
+        followup: str = "",
+        *,
+        is_first: bool = False,
+    ) -> WorkflowMessage:
+        """Ask for a verdict.
+
+        Args:
+            call: Input of the evaluator.
+            steps: Records of the operators, which may be at fault.
+            shown: Records that the prompt shows.
+            rejection: Last verdict.
+            followup: What is said in the conversation of the last verdict.
+            is_first: True if the transcript may follow.
+        """
         operator_id = self.get_id()
+        form = VerdictForm.of(steps, call.messages, call.previous)
+        reader = VerdictReader(form, objects=not is_first)
 
         def judging(task: Task) -> Task:
             """Return the task with the criteria in the instruction of a judge."""
-            before, after = _around_criteria(statuses)
-            filled = task.filled and task.filled.model_copy(
-                update={"start": len(before) + task.filled.start if task.filled.start else 0, "shown": ()}
+            start = len(INSTRUCTION) + task.filled.start if task.filled and task.filled.start else CRITERIA_START
+            return task.model_copy(
+                update={
+                    "instruction": f"{INSTRUCTION}{task.instruction}{RESULT_FIRST if is_first else ''}",
+                    "filled": task.filled and task.filled.model_copy(update={"start": start, "shown": ()}),
+                    "transcript": tuple(shown),
+                    "output_schema": AnswerSchema.unchecked(form.schema),
+                    "rejection": rejection,
+                    "followup": followup,
+                    "goes_on": is_first,
+                }
             )
-            changes = {"instruction": f"{before}{task.instruction}{after}", "filled": filled, "transcript": steps}
-            return task.model_copy(update={**changes, "output_schema": AnswerSchema.unchecked(schema)})
 
-        verdict = await self._ask_until_read(
-            call,
-            AnswerSchema.unchecked(needed).validate,
-            operator_id,
-            "verdict",
-            f"evaluator {operator_id!r}",
-            judging,
-        )
-        return WorkflowMessage(
-            scratchpad="\n\n".join(message.scratchpad for message in judged),
-            status=WorkflowStatus(verdict["status"]),
-            evaluation=verdict["evaluation"],
-            lesson=verdict.get("lesson", ""),
-            blame=tuple(verdict.get("blame", ())),
-            score=verdict.get("score"),
-            job_id=call.job.id,
-            operator_id=operator_id,
-        )
+        try:
+            said = await self._ask_until_read(
+                call, reader.read, operator_id, "verdict", f"evaluator {operator_id!r}", judging
+            )
+        except AnswerError:
+            if reader.disputed is None:
+                raise
+            said = reader.disputed
+        text = "\n\n".join(message.scratchpad for message in call.messages)
+        return verdict_of(said, form, scratchpad=text, job_id=call.job.id, operator_id=operator_id)
 
 
-def _statuses(*, has_previous: bool, can_split: bool) -> list[WorkflowStatus]:
-    """Return the statuses that somebody can act on: an earlier expert on wrong input, a leader on too large a job."""
-    useless = set[WorkflowStatus]()
-    useless |= set() if has_previous else {WorkflowStatus.INPUT_DATA_ERROR}
-    useless |= set() if can_split else {WorkflowStatus.JOB_TOO_COMPLICATED_ERROR}
-    return [status for status in WorkflowStatus if status not in useless]
-
-
-def verdict_schema(operator_ids: Iterable[str], statuses: Iterable[WorkflowStatus]) -> dict[str, Any]:
-    """Return the JSON Schema of a verdict with one of some statuses that may blame some operators."""
-    to_blame = sorted({operator_id for operator_id in operator_ids if operator_id})
-    blame: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
-    if to_blame:
-        blame["items"]["enum"] = to_blame
-    else:
-        blame["maxItems"] = 0
-    properties: dict[str, Any] = {
-        "evaluation": {"type": "string"},
-        "status": {"type": "string", "enum": [status.value for status in statuses]},
-        "lesson": {"type": "string"},
-        "blame": blame,
-        "score": {"type": "integer", "minimum": 0, "maximum": 10},
-    }
-    return {"type": "object", "properties": properties, "required": list(properties), "additionalProperties": False}
-
-
-def _around_criteria(statuses: Sequence[WorkflowStatus]) -> tuple[str, str]:
-    """Return the texts before and after the criteria in the instruction for a verdict with one of some statuses."""
-    blame_hint = " For INPUT_DATA_ERROR, blame earlier experts." * (WorkflowStatus.INPUT_DATA_ERROR in statuses)
-    attempt_hint = "\nEXECUTION_ERROR applies only if another attempt can help." * (len(statuses) > 2)
-    meanings = "\n".join(f"- {status.value}: {_STATUS_MEANINGS[status]}" for status in statuses)
-    return "Judge what the operators produced for the job, by these criteria:\n", (
-        "\n\nIn `evaluation`, say what is right and what is wrong. In `status`, choose the first of these that applies:\n"
-        f"{meanings}{attempt_hint}\n\n"
-        "In `lesson`, tell the operators at fault what to do differently. In `blame`, list the ids of the operators with "
-        "which the fault began, also if their instruction did not mention the criterion; these, and all that come after "
-        "them, run again with the lesson. Leave out operators that only passed the fault on; leave `blame` empty if you "
-        f"cannot tell.{blame_hint} On SUCCESS, leave `lesson` and `blame` empty. In `score`, rate by a whole number from "
-        "0 to 10 how far the result does the job and meets the criteria."
-    )
+def _room(reasoner: MonoModelReasoner, exchange: Exchange) -> int:
+    """Return how many characters fit into the window of a model beside a conversation."""
+    budget = prompt_budget(reasoner.model.profile.context)
+    return max(budget - sum(len(message.text) for message in exchange.messages), int(budget * LEAST_EVIDENCE))

@@ -64,7 +64,7 @@ class ScoreEvaluator(Evaluator):
         """
         raise NotImplementedError(f"{type(self).__name__}.assess: say how the workflow is measured")
 
-    async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
+    async def aassess(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
         """Measure a workflow by `assess`, in a thread. Override this to await or to ask a reasoner.
 
         Args:
@@ -78,7 +78,7 @@ class ScoreEvaluator(Evaluator):
         """Measure the texts of the direct predecessors and return the verdict."""
         judged = call.messages
         text = "\n\n".join(message.scratchpad for message in judged)
-        assessment = await self.measure(text, call.job, call.reasoner)
+        assessment = await self.aassess(text, call.job, call.reasoner)
         is_success = assessment.score >= self.threshold
         summary = f"{self.get_id()}: {assessment.score:.3f}, {'at least' if is_success else 'below'} {self.threshold:g}"
         return WorkflowMessage(

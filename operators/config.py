@@ -15,6 +15,7 @@ from pydantic import (
     model_validator,
 )
 
+from operad.operators.answer_check import Check, as_check
 from operad.operators.instruction import InstructionFunction, default_id, description_of
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.task import Example
@@ -57,6 +58,8 @@ class OperatorConfig(Value):
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
         written_by: Function that returns the instruction for each call; see `InstructionFunction`.
+        check: Check of each answer, before other operators receive it: a criterion in words, or a function that is given
+            the answer and returns the fault as text, or raises it as `ValueError`; None without a fault.
     """
 
     instruction: str = Field(kw_only=False)
@@ -72,6 +75,7 @@ class OperatorConfig(Value):
     settings: ModelSettings = NO_SETTINGS
     max_turns: int | None = Field(default=None, ge=1)
     written_by: InstructionFunction | None = None
+    check: Annotated[Check | None, BeforeValidator(as_check)] = None
 
     _positional: ClassVar[str] = "instruction"
 
@@ -83,6 +87,7 @@ class OperatorConfig(Value):
             "settings": NO_SETTINGS,
             "max_turns": None,
             "written_by": None,
+            "check": None,
         }  # defaults of newer fields, left out: older fingerprints remain valid
         return {
             name: value

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import copy
+from functools import cached_property
 from typing import Any, ClassVar
 
 from pydantic import JsonValue
-from typing_extensions import TypeVar
+from typing_extensions import Self, TypeVar
 
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, instruction_of
@@ -52,6 +54,26 @@ class Instructed(BaseOperator[T]):
         if not self._settled:
             self.config = self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)})
             self._settled = True
+
+    def with_instruction(self, instruction: str) -> Self:
+        """Return the operator with another instruction, and the same id.
+
+        Raises:
+            InputError: The instruction is empty.
+        """
+        changed = copy(self)
+        values: dict[str, Any] = {
+            **dict(self.config),
+            "instruction": instruction,
+            "written_by": None,
+            "id": self.get_id(),
+        }
+        changed.config, changed._settled = OperatorConfig(**values), True
+        for kind in type(self).__mro__:
+            for name, value in vars(kind).items():
+                if isinstance(value, cached_property):  # which may depend on the instruction
+                    vars(changed).pop(name, None)
+        return changed
 
     @property
     def instruction(self) -> str:

@@ -14,7 +14,7 @@ from operad.operators.template import Field, Template
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.reasoning.prompt import as_json, text_of
+from operad.runtime.reasoning.message_text import as_json, text_of
 from operad.runtime.reasoning.task import Filled
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import FaultError, InputError, Issue, did_you_mean, shorten

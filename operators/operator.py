@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import cached_property, partial
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 from pydantic import JsonValue
 from typing_extensions import TypeVar, Unpack
 
+from operad.operators.answer_check import Check, ask_until_checked
 from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.instructed import Instructed
@@ -19,6 +20,7 @@ from operad.operators.instruction import TextSource
 from operad.operators.operator_arguments import (
     ConfigOptions,
     TextOptions,
+    check_check,
     check_knowledge_base,
     config_of,
     form_of,
@@ -27,8 +29,8 @@ from operad.operators.operator_arguments import (
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
-from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
+from operad.runtime.graph.call import OperatorCall, refusing_jobs
+from operad.runtime.graph.operator import Answer, BaseOperator
 from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, passages_for
 from operad.runtime.knowledge.run_insights import RunInsights
@@ -88,6 +90,8 @@ class Operator(Instructed[T]):
         temperature: Short for ``settings=ModelSettings(temperature=…)``, as is `thinking` for its effort of reasoning.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns, of which the last gives the answer; by default 50.
+        check: Check of each answer: a criterion in words, or a function that is given the answer and returns or raises
+            the fault. The model corrects a fault in the same conversation, at most twice; then an `AnswerError` follows.
         toolkit: Graph that recommends actions and tools; by default the operator's own actions only.
         knowledge_base: Knowledge base to search for each job.
 
@@ -132,15 +136,17 @@ class Operator(Instructed[T]):
         thinking: ThinkingLevel | None = None,
         settings: ModelSettings = NO_SETTINGS,
         max_turns: int | None = None,
+        check: Check | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
     ) -> None:
         arguments: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions}
-        arguments |= {"examples": examples, "ports": ports, "max_turns": max_turns}
+        arguments |= {"examples": examples, "ports": ports, "max_turns": max_turns, "check": check}
         arguments |= settings_of(type(self).__name__, settings, temperature=temperature, thinking=thinking)
         arguments |= {} if memory else {"memory": False}
         config, self._output = config_of(type(self).__name__, instruction, arguments)
         check_knowledge_base(knowledge_base, config.id)
+        check_check(self, config.check, Operator)
         self.config = config
         self.policy = policy_of(policy, retry, config.id)
         self._settled = "id" in config.model_fields_set
@@ -186,7 +192,7 @@ class Operator(Instructed[T]):
     def streams_answer(self, reasoner: Reasoner) -> bool:
         """Return True if one model writes the answer as text, without ports; text may come before calls of tools."""
         config, thinker = self.config, self.thinker(reasoner)
-        writes_text = type(self) is Operator and not (config.output_schema or config.ports)
+        writes_text = type(self) is Operator and not (config.output_schema or config.ports or config.check)
         if not writes_text or not isinstance(thinker, MonoModelReasoner):
             return False
         return not (config.tools or config.actions) or thinker.model.profile.tools == "native"
@@ -245,8 +251,7 @@ class Operator(Instructed[T]):
     def fingerprint(self) -> dict[str, JsonValue]:
         """Return the values that determine the requests: class, configuration, recommended tools, knowledge base.
 
-        In a run, the insights for the run's job are added. A subclass must add all other values that influence its
-        messages.
+        In a run, the insights for the run's job are added. A subclass must add all that influences its messages besides.
 
         Raises:
             InputError: The knowledge base, or an object bound to a tool, has no fingerprint.
@@ -299,9 +304,9 @@ class Operator(Instructed[T]):
             reasoner chooses.
 
         Raises:
-            AnswerError: No answer fits the operator's type, or none chooses one of the operator's ports.
+            AnswerError: No answer fits the operator's type, chooses one of its ports, and passes its `check`.
         """
-        output, operator_id = self._output, self.get_id()
+        output, operator_id, check = self._output, self.get_id(), self.config.check
         read = partial(self._answers.read, operator_id, call.job.id)
 
         def fitting(text: str) -> WorkflowMessage:
@@ -310,8 +315,9 @@ class Operator(Instructed[T]):
             return message
 
         reads = read if output.type is str else fitting
-        who = f"operator {operator_id!r}"
-        return await self._ask_until_read(call, reads, operator_id, output.called, who)
+        checked = partial(ask_until_checked, check=check or "", answer_in=output.read, operator_id=operator_id)
+        who, asking = f"operator {operator_id!r}", checked if check else None
+        return await self._ask_until_read(call, reads, operator_id, output.called, who, asking=asking)
 
     async def _ask_until_read(
         self,
@@ -321,14 +327,14 @@ class Operator(Instructed[T]):
         wanted: str,
         who: str,
         changed: Callable[[Task], Task] | None = None,
+        asking: Callable[[Callable[[Task], Awaitable[R]], Task, Reasoner], Awaitable[R]] | None = None,
     ) -> R:
         """Build the task, and ask until an answer can be read; see `ask_until_read`."""
-        has_tools = self.config.actions or self.config.tools
-        async with connections() if has_tools else _NO_CONNECTIONS as opened:
-            task = await self._build_task(call, opened)
+        async with connections() if self.config.actions or self.config.tools else _NO_CONNECTIONS as opened:
+            task, thinker = await self._build_task(call, opened), self.thinker(call.reasoner)
             task = changed(task) if changed else task
-            thinker = self.thinker(call.reasoner)
-            return await ask_until_read(thinker, task, read, who=who, wanted=wanted, operator_id=operator_id)
+            ask = partial(ask_until_read, thinker, read=read, who=who, wanted=wanted, operator_id=operator_id)
+            return await (asking(ask, task, thinker) if asking else ask(task))
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
         """Return the reasoner with the operator's own model, if it has one, otherwise the given reasoner of the run."""
@@ -370,7 +376,13 @@ class Operator(Instructed[T]):
             kind = type(knowledge).__name__
             raise InputError(f"operator {self.get_id()!r}: its knowledge base gave {kind}, not Knowledge")
         passages = knowledge.passages
-        emit(KnowledgeRetrieved(sources=tuple(p.source for p in passages), scores=tuple(p.score for p in passages)))
+        emit(
+            KnowledgeRetrieved(
+                sources=tuple(each.source for each in passages),
+                scores=tuple(each.score for each in passages),
+                texts=tuple(each.text for each in passages),
+            )
+        )
         return knowledge
 
     def get_env_insights(self) -> list[Insight] | None:

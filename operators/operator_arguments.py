@@ -8,6 +8,7 @@ from typing import Any, Literal
 from pydantic import ValidationError
 from typing_extensions import TypedDict
 
+from operad.operators.answer_check import Check
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import InstructionFunction
 from operad.runtime.knowledge.knowledge import KnowledgeBase
@@ -48,6 +49,7 @@ class TextOptions(ConfigOptions, total=False):
     thinking: ThinkingLevel | None
     settings: ModelSettings
     max_turns: int | None
+    check: Check | None
 
 
 def config_of(
@@ -115,3 +117,15 @@ def check_knowledge_base(given: Any, operator_id: str) -> None:
     if given is not None and not callable(getattr(given, "retrieve", None)):
         issue = Issue("knowledge-base", f"has no method retrieve(query): {given!r}; see Documents", operator_id)
         raise InvalidError("an operator's knowledge base cannot be used", [issue])
+
+
+def check_check(operator: object, check: Check | None, base: type) -> None:
+    """Check that an operator with a `check` leaves its work to the class that applies it.
+
+    Raises:
+        InputError: Its class has a `run` or `execute` of its own.
+    """
+    kind = type(operator)
+    own = [name for name in ("run", "execute") if getattr(kind, name) is not getattr(base, name)]
+    if check is not None and own:
+        raise InputError(f"{kind.__name__}(…): check: its own `{own[0]}` gives the answers, so it checks them itself")

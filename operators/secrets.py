@@ -11,7 +11,9 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
@@ -83,6 +85,19 @@ def find_secret(name: str) -> str | None:
     if value := os.environ.get(name):
         return value
     return secret_store().get(name) or None
+
+
+_SECRET_VARIABLE = re.compile(r"(?:^|_)(?:KEY|TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?)(?:_|$)", re.IGNORECASE)
+"""Names of environment variables that hold secrets."""
+
+
+def known_secrets() -> list[str]:
+    """Return the values of all secrets that this process knows, to hide them: of the store and of the environment."""
+    found = [value for name, value in os.environ.items() if _SECRET_VARIABLE.search(name)]
+    with suppress(InputError, MissingExtraError):  # without a store, there are no further secrets
+        store = secret_store()
+        found += [value for name in store.names() if (value := store.get(name))]
+    return found
 
 
 def missing_secrets(secrets: Iterable[Secret], find: FindSecret) -> list[str]:

@@ -15,11 +15,12 @@ from pydantic import TypeAdapter, ValidationError
 from operad.cli.evaluate.comfy_files import Gold, Item, files_of, golds_of, read_items
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate
 from operad.cli.formats import ObjectInfo, definitions_of
-from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
+from operad.cli.tables import Plot, Report, check_plot, show
 from operad.evaluators.comfyflow.judging import judge
 from operad.evaluators.comfyflow.rates import Rates, by_difficulty, rates
 from operad.evaluators.comfyflow.score import DIFFICULTIES, SECONDS, ComfyScore, as_json, score_judged
 from operad.flows.formats.comfyui import Definitions
+from operad.runtime.evaluation.tables import Cell, Table
 from operad.runtime.values.errors import InputError
 
 ALL, UNREAD = "all", "unread"

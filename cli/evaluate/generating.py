@@ -11,11 +11,11 @@ from typing import Any
 
 from operad.cli.evaluate.work import process_all, progress
 from operad.configs.generation import NOTHING, Design, Designer
-from operad.configs.lines import add_line
 from operad.evaluators.chat2workflow import Dataset, Subtask
 from operad.flows.formats.chat2workflow import dump, load
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, OperatorError
+from operad.runtime.values.lines import add_line
 
 Records = dict[str, dict[str, Any]]
 

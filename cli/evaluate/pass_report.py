@@ -6,9 +6,10 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from operad.cli.tables import Cell, Plot, Report, Table
+from operad.cli.tables import Plot, Report
 from operad.evaluators.chat2workflow.pass_rate import STEPS
 from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped, rate
+from operad.runtime.evaluation.tables import Cell, Table
 
 Items = Sequence[Mapping[str, Any]]
 Rates = Callable[[Sequence[Outcome]], Mapping[Any, float | None]]

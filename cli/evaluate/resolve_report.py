@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from operad.cli.tables import Cell, Plot, Report, Table
+from operad.cli.tables import Plot, Report
 from operad.evaluators.chat2workflow.pass_rate import STEPS
 from operad.evaluators.chat2workflow.rates import Outcome, by_category, by_round, grouped
+from operad.runtime.evaluation.tables import Cell, Table
 from operad.runtime.values.message import NO_USAGE, Usage
 
 _RUN_STEPS = ("2_1", "2_2", "2_3")

@@ -12,7 +12,8 @@ import typer
 
 from operad.cli.evaluate.worf_files import Pair, pair, read_items
 from operad.cli.evaluate.work import Result, ResultsFile, Work, evaluate, first_issues
-from operad.cli.tables import Cell, Plot, Report, Table, check_plot, show
+from operad.cli.tables import Plot, Report, check_plot, show
+from operad.runtime.evaluation.tables import Cell, Table
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, shorten
 
 if TYPE_CHECKING:

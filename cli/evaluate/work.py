@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import sys
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
@@ -16,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operad.cli.interruptible import ctrl_c_raises
-from operad.configs.lines import add_line, read_lines
+from operad.runtime.evaluation.store import process_concurrently, stored_results
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
 
 T = TypeVar("T")
@@ -84,7 +83,7 @@ def evaluate(
     """
     _check_unique_keys(work)
     hashes = {item.key: sha256(item.content).hexdigest() for item in work}
-    with _stored_results(out, settings, hashes) as (results, store):
+    with stored_results(out, settings, hashes) as (results, store):
         remaining = [item for item in work if item.key not in results]
         if results:
             print(f"{len(results)} of {len(work)} were done before and are taken from {out}", file=sys.stderr)
@@ -92,7 +91,7 @@ def evaluate(
 
             async def score(item: Work) -> None:
                 results[item.key] = {"key": item.key, **await item.score()}
-                store({"print": hashes[item.key], **results[item.key]})
+                store(results[item.key])
                 advance()
 
             process_all(remaining, score, at_once, lambda: _progress_text(results, work, out))
@@ -114,31 +113,24 @@ def process_all(
         IncompleteError: An item failed.
         SystemExit: Interrupted; its status is 130.
     """
+    run_interruptibly(process_concurrently(items, process, at_once), progress_text)
+
+
+def run_interruptibly(work: Coroutine[Any, Any, T], progress_text: Callable[[], str]) -> T:
+    """Run a coroutine, and print the progress if it ends early.
+
+    Raises:
+        IncompleteError: The coroutine failed.
+        SystemExit: Interrupted; its status is 130.
+    """
     try:
         with ctrl_c_raises():
-            asyncio.run(_process_concurrently(list(items), process, at_once))
+            return asyncio.run(work)
     except KeyboardInterrupt:
         print(f"operad: interrupted; {progress_text()}", file=sys.stderr)
         raise SystemExit(EXIT_INTERRUPTED) from None
     except OperadError as error:
         raise IncompleteError(f"{error}\n{progress_text()}") from error
-
-
-async def _process_concurrently(items: Sequence[T], process: Callable[[T], Awaitable[None]], at_once: int) -> None:
-    waiting = iter(items)
-
-    async def worker() -> None:
-        for item in waiting:
-            await process(item)
-            await asyncio.sleep(0)  # lets Ctrl-C be handled
-
-    workers = [asyncio.ensure_future(worker()) for _ in range(min(at_once, len(items)))]
-    try:
-        await asyncio.gather(*workers)
-    finally:
-        for task in workers:
-            task.cancel()
-        await asyncio.gather(*workers, return_exceptions=True)
 
 
 def first_issues(subject: str, issues: Sequence[Issue]) -> InvalidError:
@@ -170,27 +162,3 @@ def progress(total: int, done: int) -> Generator[Callable[[], None]]:
     with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as bar:
         task = bar.add_task("", total=total, completed=done)
         yield lambda: bar.advance(task)
-
-
-@contextmanager
-def _stored_results(
-    out: Path | None, settings: Mapping[str, Any], hashes: Mapping[str, str]
-) -> Generator[tuple[dict[str, dict[str, Any]], Callable[[Mapping[str, Any]], None]]]:
-    """Yield the results in a file that match the items, by key, and a function that appends a result."""
-    if out is None:
-        yield {}, lambda line: None
-        return
-    head = {"evaluation": json.loads(json.dumps(settings))}
-    try:
-        lines = read_lines(out, head)
-        with out.open("a", encoding="utf-8") as file:
-            if not lines:
-                add_line(file, head)
-            results: dict[str, dict[str, Any]] = {}
-            for line in lines[1:]:
-                key = line.get("key")
-                if isinstance(key, str) and key in hashes and hashes[key] == line.pop("print", ""):
-                    results[key] = line
-            yield results, lambda line: add_line(file, line)
-    except OSError as error:
-        raise InputError(f"--output {out}: cannot be used: {error.strerror or error}") from error

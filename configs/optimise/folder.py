@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TextIO
 
-from operad.configs.lines import add_line, read_lines
 from operad.configs.optimise.state import Line, State, replayed
 from operad.configs.written import write_whole
 from operad.flows.flowchart import write
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.picture import draw
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.lines import add_line, read_lines
 
 BEST = "best.yaml"
 STEPS = "tree.jsonl"

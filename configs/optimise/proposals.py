@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Any, get_args
 
 from pydantic import Field, ValidationError
@@ -26,6 +27,9 @@ MAX_OPERATIONS = 5
 MAX_FAILURES = 5
 """Maximum number of failures shown to the model."""
 
+MAX_BLAMED = 3
+"""Maximum number of blamed operators shown to the model; those that were blamed most are shown."""
+
 MAX_TRIED = 10
 """Maximum number of earlier changes shown to the model; the latest are shown."""
 
@@ -37,12 +41,15 @@ MAX_FAULT = 2_000
 
 INSTRUCTION = f"""\
 You improve a workflow of operators, each of which asks a language model. The inputs are the workflow, its score from 0 \
-to 1, tasks on which it failed, and changes to this workflow that were tried before, with the scores that they led to.
+to 1, tasks on which it failed, the operators that its evaluator blamed most, with the lessons for them, and changes to \
+this workflow that were tried before, with the scores that they led to. Rejected right answers, and additional tokens, \
+lower the score.
 
 Propose one change, made of at most {MAX_OPERATIONS} operations, that raises the score on all tasks of this kind, not only on \
-those shown. Write requirements that the failures show into instructions, but never the answer to a single task. Do not \
-repeat a change that was tried. In an instruction, a name in braces stands for an input of the task, or for the answer of \
-an operator before it; keep these names, and double the braces of a name that is text.
+those shown. Write requirements that the failures and the lessons show into the instructions of the operators that are at \
+fault, but never the answer to a single task. Do not repeat a change that was tried. In an instruction, a name in braces \
+stands for an input of the task, or for the answer of an operator before it; keep these names, and double the braces of a \
+name that is text.
 
 In `reasoning`, say why the workflow fails and what would help. The `operations` are applied together, in their order, or \
 not at all. Everything else of the workflow, such as the form of an operator's output, stays as it is."""
@@ -62,15 +69,20 @@ def _operation_schema(kind: type[Value]) -> dict[str, Any]:
     }
 
 
-SCHEMA: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string"},
-        "operations": {"type": "array", "items": {"anyOf": [_operation_schema(kind) for kind in get_args(Operation)]}},
-    },
-    "required": ["reasoning", "operations"],
-    "additionalProperties": False,
-}
+def proposal_schema(kinds: Iterable[type[Value]]) -> Mapping[str, Any]:
+    """Return the JSON Schema of a proposal of operations of some kinds."""
+    return {
+        "type": "object",
+        "properties": {
+            "reasoning": {"type": "string"},
+            "operations": {"type": "array", "items": {"anyOf": [_operation_schema(kind) for kind in kinds]}},
+        },
+        "required": ["reasoning", "operations"],
+        "additionalProperties": False,
+    }
+
+
+SCHEMA: Mapping[str, Any] = proposal_schema(get_args(Operation))
 """JSON Schema of a proposal, as shown to the model. Operations are validated afterwards, for better messages."""
 
 _LENIENT = AnswerSchema.unchecked(
@@ -110,6 +122,24 @@ def failures(cases: Sequence[Case], results: Mapping[str, Result], seed: str) ->
     ]
 
 
+def blamed(results: Iterable[Mapping[str, Sequence[str]]]) -> list[Data]:
+    """Return the operators that were blamed most, with their most frequent lessons, as shown to a model.
+
+    Args:
+        results: The lessons for blamed operators, by id, of each run.
+    """
+    counts: Counter[str] = Counter()
+    lessons: dict[str, Counter[str]] = {}
+    for by_operator in results:
+        for operator, told in by_operator.items():
+            counts[operator] += 1
+            lessons.setdefault(operator, Counter()).update(dict.fromkeys(told, 1))
+    return [
+        {"operator": operator, "runs": runs, "lessons": [cut(each) for each, _ in lessons[operator].most_common(5)]}
+        for operator, runs in counts.most_common(MAX_BLAMED)
+    ]
+
+
 def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], refused: Sequence[str]) -> list[Data]:
     """Return earlier changes of the same workflow and their scores, as shown to a model.
 
@@ -129,7 +159,9 @@ def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], r
     return [*scored, *({"could not be used": cut(reason)} for reason in refused[-MAX_TRIED:])]
 
 
-async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Sequence[str]) -> Proposal:
+async def propose(
+    shown: Data, reasoner: Reasoner, account: Account, lessons: Sequence[str], schema: Mapping[str, Any] = SCHEMA
+) -> Proposal:
     """Ask a model for a change.
 
     Args:
@@ -137,13 +169,14 @@ async def propose(shown: Data, reasoner: Reasoner, account: Account, lessons: Se
         reasoner: The reasoner.
         account: Account of the usage.
         lessons: Faults of earlier answers to the same question.
+        schema: JSON Schema of a proposal.
 
     Raises:
         AnswerError: The answer is not a proposal.
         OperatorError: The reasoner failed.
     """
     workflow = BuiltinWorkflow(name="proposer", listeners=[account])
-    workflow.add_operator(Operator(INSTRUCTION, id="proposer", output=SCHEMA))
+    workflow.add_operator(Operator(INSTRUCTION, id="proposer", output=schema))
     lesson = "\n".join(f"Your last proposal cannot be used: {fault}" for fault in lessons)
     job = Job(goal="Propose a change to the workflow in the inputs.", inputs=shown)
     message = await workflow.aexecute(job, reasoner, lesson=lesson or None)

@@ -14,7 +14,7 @@ from operad.configs.capabilities import Capabilities, Trust
 from operad.configs.loader import load, load_text
 from operad.configs.optimise.edits import Data, beside, dump, edited, normalised, outline
 from operad.configs.optimise.folder import BEST, Folder, opened
-from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, cut, failures, propose
+from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, blamed, cut, failures, propose
 from operad.configs.optimise.state import Candidate, Ranking, State, Step, Unfinished
 from operad.configs.optimise.tasks import Case, Cases, read_tasks
 from operad.configs.optimise.tree import select
@@ -36,7 +36,6 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import NO_USAGE
-from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.workflow import Workflow
 
 ROUNDS = 20
@@ -79,17 +78,6 @@ class Optimised:
     def improved(self) -> bool:
         """True if the best candidate is not the unchanged expert."""
         return self.best.number != 0
-
-
-def optimise(expert: str | Path, tasks: str | Path, **options: Any) -> Optimised:
-    """Search for a better workflow, and wait for it; for callers without an event loop.
-
-    Arguments, result and errors are those of `aoptimise`.
-
-    Raises:
-        RunningLoopError: An event loop is running here: await `aoptimise` instead.
-    """
-    return run_sync(partial(aoptimise, expert, tasks, **options), instead="aoptimise(…)")
 
 
 async def aoptimise(
@@ -282,8 +270,8 @@ class _Work:
     def _stop_reason(self, rounds: int) -> str:
         """Return the reason why the search is over; empty while it is not."""
         state = self.kept.state
-        best = max(state.candidates, key=lambda candidate: (candidate.final, -candidate.number))
-        if self.search.sample == len(self.search.cases) and best.final >= 1:
+        is_perfect = any(all(each.score >= 1 for each in found.results.values()) for found in state.candidates)
+        if self.search.sample == len(self.search.cases) and is_perfect:
             return "nothing is left to be improved"
         return f"{rounds} rounds are done" if state.steps > rounds else ""
 
@@ -354,6 +342,7 @@ class _Work:
             "workflow": outline(data, search.expert),
             "score": round(parent.score, 3),
             "failures": failures(search.cases, parent.step.results, shuffle_seed),
+            "blamed": blamed(result.blamed for result in parent.results.values()),
             "tried before": attempts(parent.score, tried, refused),
         }
 

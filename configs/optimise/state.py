@@ -10,7 +10,7 @@ from pydantic import Field, TypeAdapter, ValidationError
 
 from operad.configs.optimise.edits import Operation, told
 from operad.configs.optimise.tree import Tree, back_up
-from operad.configs.optimise.trial import Result, mean
+from operad.configs.optimise.trial import Result, value
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.value import Value
@@ -77,14 +77,16 @@ class Candidate:
     Attributes:
         number: Number of the candidate, its place in the tree.
         step: The step that created it.
-        score: Mean score of that step, from 0 to 1.
+        score: Value of that step, from 0 to 1.
         results: Results by task ids, including those of a ranking.
+        reference: Results of the unchanged expert, by task ids.
     """
 
     number: int
     step: Step
     score: float
     results: Mapping[str, Result]
+    reference: Mapping[str, Result]
 
     @property
     def change(self) -> str:
@@ -93,8 +95,8 @@ class Candidate:
 
     @property
     def final(self) -> float:
-        """Mean score over all tasks on which the candidate was tried."""
-        return mean(self.results)
+        """Value over all tasks on which the candidate was tried."""
+        return value(self.results, self.reference)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +130,9 @@ class State:
             if line.candidate not in range(len(self.candidates)):
                 raise InputError(f"there is no candidate {line.candidate}")
             candidate = self.candidates[line.candidate]
-            ranked = replace(candidate, results={**candidate.results, **line.results})
+            results = {**candidate.results, **line.results}
+            first = results if candidate.number == 0 else self.candidates[0].results
+            ranked = replace(candidate, results=results, reference=first)
             others = self.candidates[candidate.number + 1 :]
             return replace(self, candidates=(*self.candidates[: candidate.number], ranked, *others), usage=usage)
         return replace(self._after_step(line), steps=self.steps + 1, usage=usage)
@@ -142,9 +146,10 @@ class State:
             return replace(self, tree=back_up(self.tree, step.parent, made=False), refused=(*self.refused, step))
         if not (step.yaml and step.results):
             raise InputError("it has no results")
-        score = mean(step.results)
+        reference = self.candidates[0].results if self.candidates else step.results
+        score = value(step.results, reference)
         tree = Tree.of(score) if self.tree is None or step.parent is None else self.tree.grown(step.parent, score)
-        candidate = Candidate(len(self.candidates), step, score, step.results)
+        candidate = Candidate(len(self.candidates), step, score, step.results, reference)
         return replace(self, tree=tree, candidates=(*self.candidates, candidate))
 
     def ranked(self, tasks: int) -> list[Candidate]:

@@ -17,12 +17,11 @@ from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
 from operad.configs.parts import Part, Place, class_parts, parts_capabilities
 from operad.configs.schema import Spec
-from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
+from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.json_lines import read_list
 from operad.runtime.values.message import Job
-
-JSON_LINES = (".jsonl", ".ndjson")
 
 
 class TaskSpec(Spec):
@@ -107,10 +106,9 @@ def _read(path: str | Path) -> tuple[Document, Mapping[int, TaskSpec], Capabilit
         InputError, InvalidError: As `read_tasks`.
     """
     file = FileDescriptor.of(path)
-    text, name = file.read_text(MAX_BYTES), str(path)
-    is_lines = file.path.suffix.lower() in JSON_LINES
+    name = str(path)
     unread: dict[Path_, str] = {}
-    document = _parse_lines(text, name, unread) if is_lines else parse_document(text, name, list_as="tasks")
+    document = read_list(path, "tasks", unread)
     faults = Faults(document, TasksSpec)
     for place, message in unread.items():
         faults.report(place, "json", message)
@@ -199,39 +197,3 @@ def _files(
         except (InputError, RuntimeError) as error:
             faults.report((*path, "files", number), "file", str(error))
     return tuple(files)
-
-
-def _parse_lines(text: str, name: str, unread: dict[Path_, str]) -> Document:
-    """Return a document with the tasks of JSON lines, as if they were a list in YAML.
-
-    A line that is not JSON becomes None, and its error is added to `unread`.
-    """
-    tasks: list[Any] = []
-    lines: dict[Path_, int] = {}
-    for number, line in enumerate(text.split("\n"), 1):
-        if not line.strip():
-            continue
-        lines["tasks", len(tasks)] = number
-        try:
-            tasks.append(json.loads(line, parse_constant=_refuse_constant, object_pairs_hook=_unique_keys))
-        except (ValueError, RecursionError) as error:
-            why = "nested too deep" if isinstance(error, RecursionError) else str(error)
-            unread["tasks", len(tasks)] = f"is not JSON: {why}"
-            tasks.append(None)
-    if not tasks:
-        raise InputError(f"{name}: is empty")
-    return Document(name, {"tasks": tasks}, {}, lines)
-
-
-def _refuse_constant(constant: str) -> Any:
-    raise ValueError(f"{constant} is not a JSON number")
-
-
-def _unique_keys(pairs: list[tuple[str, Any]]) -> Mapping[str, Any]:
-    """Return a JSON object; raise ValueError if a key occurs twice."""
-    result: dict[str, Any] = {}
-    for key, value in pairs:
-        if key in result:
-            raise ValueError(f"duplicate key {key!r}")
-        result[key] = value
-    return result

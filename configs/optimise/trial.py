@@ -5,12 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from math import log2
 from statistics import fmean
+
+from pydantic import Field
 
 from operad.configs.flow import result_text
 from operad.configs.optimise.tasks import Case
 from operad.configs.optimise.verify import Verdict, lowest
 from operad.evaluators import Evaluator
+from operad.runtime.evaluation.results import Uses
 from operad.runtime.events import Event, RunFailed, RunFinished
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
@@ -26,6 +30,12 @@ from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 MAX_KEPT = 2_000
 """Maximum number of stored characters of an answer, or of the reason for its score."""
 
+MAX_LESSONS = 3
+"""Maximum number of lessons that are stored for an operator of a run."""
+
+MAX_LESSON = 400
+"""Maximum number of stored characters of a lesson."""
+
 HIGHEST = 10
 """Highest score of an evaluator."""
 
@@ -37,16 +47,42 @@ class Result(Value):
         score: Score from 0 to 1.
         reason: Reason for the score.
         answer: Answer of the workflow, shortened; empty if it failed.
+        tokens: Number of tokens of the run.
+        blamed: Lessons for the operators that the workflow's own evaluator blamed, by id.
     """
 
     score: float
     reason: str = ""
     answer: str = ""
+    tokens: int = 0
+    blamed: dict[str, tuple[str, ...]] = Field(default_factory=dict)
 
 
-def mean(results: Mapping[str, Result]) -> float:
-    """Return the mean score of results."""
-    return fmean(result.score for result in results.values())
+REJECTED = 0.5
+"""Factor of the score of an answer that the workflow's own evaluator rejects: the better the answer, the worse that is."""
+
+FREE = 1.25
+"""Tokens that cost no score, as a multiple of those of the unchanged workflow."""
+
+DOUBLED = 0.05
+"""Loss of score each time that the tokens are doubled from there on."""
+
+
+def value(results: Mapping[str, Result], reference: Mapping[str, Result]) -> float:
+    """Return the value of a workflow from 0 to 1: the mean score of its results, less the cost of additional tokens.
+
+    Args:
+        results: Results of the workflow, by task.
+        reference: Results of the unchanged workflow, by task; additional tokens are those on the tasks of both.
+    """
+    both = results.keys() & reference.keys()
+    tokens = sum(results[task].tokens for task in both), sum(reference[task].tokens for task in both)
+    return max(0.0, fmean(result.score for result in results.values()) - cost_of(*tokens))
+
+
+def cost_of(tokens: int, reference: int) -> float:
+    """Return the loss of score for more tokens than those of the unchanged workflow."""
+    return DOUBLED * max(0.0, log2(tokens / (FREE * reference))) if tokens and reference else 0.0
 
 
 class Account:
@@ -69,9 +105,12 @@ class Account:
     def __call__(self, event: Event) -> None:
         """Add the usage of a run that has ended, successfully or not."""
         if isinstance(event, RunFinished | RunFailed):
-            used = event.message.usage if isinstance(event, RunFinished) else event.usage
-            self.usage = self.usage + used
-            self.step = self.step + used
+            self.add(event.message.usage if isinstance(event, RunFinished) else event.usage)
+
+    def add(self, used: Usage) -> None:
+        """Add the usage of runs."""
+        self.usage = self.usage + used
+        self.step = self.step + used
 
     def check(self) -> None:
         """Check that the budget allows another run.
@@ -113,14 +152,17 @@ class Bench:
             OperadError: A verifier that is a user's code has failed.
         """
         workflow.add_listener(self.account)
+        uses: dict[str, Uses] = {}
+        workflow.add_listener(lambda event: uses.setdefault(event.run_id, Uses()).apply(event))
         slots = asyncio.Semaphore(self.at_once)
         model_errors: list[ModelError] = []
 
         async def try_case(case: Case) -> Result:
             async with slots:
                 self.account.check()
+                run_id = new_id()
                 try:
-                    message = await _run_without_questions(workflow, case.job, self.reasoner)
+                    message = await _run_without_questions(workflow, case.job, self.reasoner, run_id)
                 except OperadError as error:
                     if (model_error := _model_error(error)) is not None:
                         model_errors.append(model_error)
@@ -128,9 +170,14 @@ class Bench:
                             raise model_error from error
                     return Result(score=0.0, reason=shortened(f"it failed: {describe(error)}", MAX_KEPT))
                 answer = message.scratchpad or result_text(message.outputs)
-                verdict = await self._verdict(case, message, answer)
+                verdict = _after_own_verdict(await self._verdict(case, message, answer), message)
+                used = uses.pop(run_id, Uses()).uses()
                 return Result(
-                    score=verdict.score, reason=shortened(verdict.reason, MAX_KEPT), answer=shortened(answer, MAX_KEPT)
+                    score=verdict.score,
+                    reason=shortened(verdict.reason, MAX_KEPT),
+                    answer=shortened(answer, MAX_KEPT),
+                    tokens=message.usage.tokens,
+                    blamed={name: _shortest(use.lessons) for name, use in used.items() if use.blamed},
                 )
 
         results = await concurrently([try_case(case) for case in cases])
@@ -161,8 +208,19 @@ class Bench:
         return Verdict(min(max(verdict.score / HIGHEST, 0.0), 1.0), verdict.evaluation)
 
 
-async def _run_without_questions(workflow: Workflow, job: Job, reasoner: Reasoner) -> WorkflowMessage:
-    run_id = new_id()
+def _after_own_verdict(verdict: Verdict, message: WorkflowMessage) -> Verdict:
+    """Return the verdict on an answer, whose score is lower if the workflow itself rejects the answer."""
+    if message.status is WorkflowStatus.SUCCESS or not verdict.score:
+        return verdict
+    told = f"{verdict.reason}; but the evaluator of the workflow rejects it: {message.evaluation}"
+    return Verdict(verdict.score * REJECTED, told)
+
+
+def _shortest(lessons: Sequence[str]) -> tuple[str, ...]:
+    return tuple(shortened(lesson, MAX_LESSON) for lesson in lessons[:MAX_LESSONS])
+
+
+async def _run_without_questions(workflow: Workflow, job: Job, reasoner: Reasoner, run_id: str) -> WorkflowMessage:
     try:
         return await workflow.aexecute(job, reasoner, run_id=run_id)
     except PausedError as error:

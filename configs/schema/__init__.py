@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from operad.configs.schema.base import OTHER_NAMES, Spec, title
 from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, EnvSpec, ExpertSpec, LeaderSpec, json_schema
+from operad.configs.schema.limits import ERRORS, BudgetSpec, CacheSpec, ReplacementSpec, RetrySpec
 from operad.configs.schema.models import EmbeddingsSpec, LimitsSpec, MakerSpec, ModelSpec
 from operad.configs.schema.operators import (
-    ERRORS,
     FUNCTION,
     NEEDS_NODES,
     NODE,
     OPERATOR,
     SEVERAL,
-    BudgetSpec,
-    CacheSpec,
+    CheckSpec,
     FallbackSpec,
     FunctionSpec,
     GuardSpec,
     MapSpec,
     OperatorSpec,
     PolicySpec,
-    RetrySpec,
     StepSpec,
     TypedSpec,
     WorkflowLikeSpec,
@@ -52,6 +50,7 @@ __all__ = [
     "ActionSpec",
     "BudgetSpec",
     "CacheSpec",
+    "CheckSpec",
     "CodeSpec",
     "ConfigSpec",
     "DurableSpec",
@@ -74,6 +73,7 @@ __all__ = [
     "OperatorSpec",
     "PolicySpec",
     "ReadyToolSpec",
+    "ReplacementSpec",
     "RetrySpec",
     "SearchSpec",
     "ServicesSpec",

@@ -56,6 +56,15 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
             "a `sub-workflow` node names a workflow that `services` lacks",
             "`services: {workflows: {translate: translate.json}}`",
         ),
+        "cases": ("a file of cases has no list of cases", "write `cases: [{name: a, job: …}]`, or one case per line"),
+        "label": (
+            "a case for the measurement of an evaluator has no label, or one that contradicts itself",
+            "write `accepted: true`, or `accepted: false` with `blame: [facts]`",
+        ),
+        "steps": (
+            "a labelled case lacks answers of operators, or has those of other operators",
+            "write `steps: {facts: …, answer: …}`, with the ids of the workflow's operators",
+        ),
         "duplicate-name": ("two definitions have the same name", "rename one: `name: check2`"),
         "class": (
             "the class cannot be imported, or is of the wrong kind",

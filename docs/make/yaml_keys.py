@@ -121,6 +121,7 @@ join: any
 knowledge: false
 memory: false
 max_turns: 20
+check: Every claim is quoted.
 class: my_operators.Check
 params: {strict: true}
 retry: {attempts: 5}
@@ -203,6 +204,7 @@ budget: {tokens: 100000}
     "MemorySpec": "{tokens: 8000}",
     "ProfileSpec": "{name: Fact checker, desc: Checks the claims of a text.}",
     "ExpertReasonerSpec": "{actor_name: doer, thinker_name: planner, type: DUAL, max_rounds: 4}",
+    "CheckSpec": "{function: my_checks.short}",
     "BudgetSpec": "{tokens: 100000, calls: 50, cost: 0.5, seconds: 600}",
     "LeaderSpec": """
 profile: {name: Editor}

@@ -66,7 +66,7 @@ class ResolveEvaluator(ScoreEvaluator):
         self._folder = Path(folder) if folder else None
         self._seconds = seconds
 
-    async def measure(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
+    async def aassess(self, text: str, job: Job, reasoner: Reasoner) -> Assessment:
         """Run the workflow on every case.
 
         Raises:

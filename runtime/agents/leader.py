@@ -407,8 +407,9 @@ class _Assignment(BaseOperator[Any]):
             if name not in state.again and state.blamed[name] + 1 >= life_cycles:
                 raise self._error(verdict, [name], f"; {name!r} has used its {life_cycles} life cycles")
             state.repeat_with_lesson(name, lesson)
-        faults = [fault for fault in verdict.faults if fault.place in blamed]
-        raise FaultError(evaluation, lesson=lesson, blame=blamed, faults=faults)
+        raise FaultError(
+            evaluation, lesson=lesson, blame=blamed, faults=[each for each in verdict.faults if each.place in blamed]
+        )
 
     def _error(self, verdict: WorkflowMessage, blame: Sequence[str], also: str = "") -> JobError:
         part = self._part
@@ -424,7 +425,7 @@ def _input_error(fault: FaultError) -> WorkflowMessage:
     """Return a verdict for a fault that an expert's operator found in its input."""
     status = WorkflowStatus.INPUT_DATA_ERROR
     return WorkflowMessage(
-        status=status, evaluation=str(fault), lesson=fault.lesson, blame=fault.blame, faults=fault.faults
+        status=status, evaluation=str(fault), lesson=fault.lesson, faults=fault.faults, blame=fault.blame
     )
 
 

@@ -36,6 +36,11 @@ class RoundFinished(Event, frozen=True, kw_only=True):
     has_result: bool = True
     repairs: Mapping[str, str] = {}
 
+    @property
+    def accepted(self) -> bool:
+        """True if the round was not rejected."""
+        return self.status is WorkflowStatus.SUCCESS
+
 
 class OperatorKept(Event, frozen=True, kw_only=True):
     """An operator that could have run again in a round keeps its message, because its input did not change."""

@@ -14,12 +14,12 @@ from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Step
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.secret import SecretUse
+from operad.runtime.values.step_record import StepRecord
 
 if TYPE_CHECKING:
     from operad.runtime.graph.graph import HasGraph
@@ -54,6 +54,7 @@ class BaseOperator(Step[T]):
         is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
         stops: True if nothing that depends on the operator runs after a verdict other than SUCCESS in its message.
+        recorded: Of an operator that replays a finished run: the records of the operators inside it.
     """
 
     policy: Policy | None = None
@@ -63,6 +64,7 @@ class BaseOperator(Step[T]):
     sequential: ClassVar[bool] = False
     gives_items: bool = False
     stops: bool = False
+    recorded: Sequence[StepRecord] = ()
     _id: str
     is_foreign: ClassVar[bool] = False
     _settled: bool = True  # False for an automatically chosen `_id`, which is not unique yet
@@ -285,25 +287,6 @@ def started(operator: BaseOperator[Any], call: OperatorCall) -> Coroutine[Any, A
     return cast("Coroutine[Any, Any, Answer]", operator.run(call.own() if operator.is_foreign else call))
 
 
-R = TypeVar("R", bound=Callable[..., Any])
-
-
-def refusing_jobs(run: R) -> R:
-    """Decorate the method `run` of an operator: it raises InputError for a job, which belongs to a workflow's `run`."""
-
-    @functools.wraps(run)
-    def checked(self: Any, call: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(call, OperatorCall):
-            class_name = type(self).__name__
-            raise InputError(
-                f"{class_name}.run(…) got {short_repr(call)}: an operator runs in a workflow: "
-                f"Workflow({class_name}(…)).run(…)"
-            )
-        return run(self, call, *args, **kwargs)
-
-    return cast("R", checked)
-
-
 def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method `run` or `execute` that is not ``async``, with a check that its answer can be awaited."""
 
@@ -315,7 +298,6 @@ def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _awaitable(answer: Any, owner: object, method: str) -> Awaitable[Answer]:
-    """Return the answer of a method, or raise InputError if it cannot be awaited."""
     if inspect.isawaitable(answer):
         return answer
     raise InputError(f"{type(owner).__name__}.{method} must be async: write `async def {method}(self, …)`")

@@ -9,6 +9,8 @@ from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import Event, current_scope
+from operad.runtime.values.errors import shorten
+from operad.runtime.values.verdict_text import status_text
 
 _logger = logging.getLogger("operad.run")
 
@@ -73,11 +75,11 @@ def _level_and_text(event: Event) -> tuple[int, str]:
         case events.RunStarted():
             return logging.INFO, f"run of {event.workflow!r} begins"
         case events.RunFinished():
-            return logging.INFO, f"run ended: {event.message.status.value} after {event.seconds:.1f} s"
+            return logging.INFO, f"run ended: {status_text(event.message.status)} after {event.seconds:.1f} s"
         case events.RunFailed():
             return logging.WARNING, f"run failed after {event.seconds:.1f} s: {event.error}"
         case events.RoundFinished():
-            return logging.INFO, f"round {event.round}: {event.status.value}"
+            return logging.INFO, f"round {event.round}: {_verdict(event)}"
         case events.OperatorFinished() | events.OperatorFailed() | events.OperatorCancelled():
             return _level_and_text_of_end(event)
         case events.OperatorStarted():
@@ -88,6 +90,11 @@ def _level_and_text(event: Event) -> tuple[int, str]:
             return logging.WARNING, f"{event.operator_id!r} falls back to {event.to}: {event.error}"
         case _:
             return _level_and_text_of_call(event)
+
+
+def _verdict(event: events.RoundFinished) -> str:
+    blame = f"; at fault: {shorten(event.blame)}" if event.blame and not event.accepted else ""
+    return f"{status_text(event.status)}{blame}"
 
 
 def _level_and_text_of_end(
@@ -106,6 +113,9 @@ def _level_and_text_of_call(event: Event) -> tuple[int, str]:
             usage = event.usage
             level, how = (logging.WARNING, ", cut off at max_tokens") if event.cut_off else (logging.DEBUG, "")
             return level, f"model {event.model!r} answered: {usage.tokens} tokens in {usage.seconds:.1f} s{how}"
+        case events.EvidenceCut():
+            what = f"{event.operator_id!r} was shown only a part of {shorten(event.operators)}"
+            return logging.WARNING, f"{what}: {event.characters:,} characters are left out"
         case events.ModelRetried():
             return logging.WARNING, f"model {event.model!r} is asked again in {event.delay:.1f} s: {event.error}"
         case events.ConversationShortened():

@@ -171,6 +171,10 @@ def _verdict(message: Mapping[str, Any], shown: Shown) -> Attributes:
         attributes["operad.blame"] = [str(name) for name in blame]
     if isinstance(score := message.get("score"), int | float):
         attributes["operad.score"] = score
+    if shown.outputs and (faults := message.get("faults")):
+        attributes["operad.faults"] = [_json(fault) for fault in faults[:MOST_SOURCES]]
+    if shown.outputs and (unsure := message.get("unsure")):
+        attributes["operad.unsure"] = [cut(str(statement), MOST_CHARACTERS) for statement in unsure[:MOST_SOURCES]]
     for name in ("evaluation", "lesson") if shown.outputs else ():
         if text := message.get(name):
             attributes[f"operad.{name}"] = cut(str(text), MOST_CHARACTERS)

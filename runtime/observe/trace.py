@@ -184,6 +184,8 @@ class Trace:
                 return self._round_ended(event)
             case events.OperatorStarted():
                 return [self._begin(("operator", event.path), self._enclosing(event), "operator", event)]
+            case events.OperatorKept():
+                return self._operator_kept(event)
             case events.OperatorSkipped():
                 span = self._begin(("operator", event.path), self._enclosing(event), "operator", event)
                 return self._end_operator(event, span, "skipped", reason=event.reason)
@@ -300,6 +302,14 @@ class Trace:
             item.end, item.state = event.time, "done" if event.status is WorkflowStatus.SUCCESS else "failed"
             return [item, *ended]
         return ended
+
+    def _operator_kept(self, event: events.OperatorKept) -> Sequence[Span]:
+        """Note an operator that keeps its message of an earlier round in the details of the round."""
+        span = self._open.get(("round", event.path[:-1]))
+        if span is None:
+            return []
+        span.details.setdefault("kept", []).append(event.operator_id)
+        return [span]
 
     def _enclosing(self, event: Event) -> Span | None:
         """Return the span that contains the operator of an event: a round, an operator or the run."""

@@ -15,8 +15,10 @@ from operad.runtime.events import Event, current_scope
 from operad.runtime.events.repeat import repeated, traced
 from operad.runtime.observe.trace import Graph, Span, Trace, structural
 from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.text import cut
 from operad.runtime.values.valid_json import to_text
+from operad.runtime.values.verdict_text import verdict_text
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context
@@ -352,7 +354,7 @@ def _fault(span: Span) -> str | None:
         return str(details.get("error") or details.get("result") or "failed")
     verdict: dict[str, Any] = {"run": details.get("message", {}), "round": details}.get(span.kind, {})
     if (status := verdict.get("status", "SUCCESS")) != "SUCCESS":
-        return f"{status}: {verdict.get('evaluation', '')}".rstrip(": ")
+        return verdict_text(WorkflowStatus(status), str(verdict.get("evaluation", "")))
     return None
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Protocol, TypeVar
 
 from pydantic import JsonValue
@@ -14,8 +15,9 @@ from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
+from operad.runtime.reasoning.evidence import prompt_budget
 from operad.runtime.reasoning.exchange import rejection_text
-from operad.runtime.reasoning.prompt import render
+from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
@@ -208,9 +210,9 @@ class MonoModelReasoner:
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
         show_schema = chooses_tools or not task.output_schema.is_json_schema
         conversation = await _conversation(task, self.model, show_schema=show_schema)
-        draft = await conversation.work(task.max_turns or self._max_rounds)
+        draft = None if task.aside else await conversation.work(task.max_turns or self._max_rounds)
         answer = await conversation.answer(form, draft, self._max_repairs)
-        _keep(conversation)
+        _keep(conversation, task)
         return answer
 
 
@@ -307,10 +309,17 @@ class DualModelReasoner:
                 or the actor's answer is empty.
             MaxTurnsError: The thinker gave an instruction in each turn, or the actor called tools in each turn of one.
         """
-        max_turns = task.max_turns or self._max_rounds
-        form = _form(task)
         # The actor receives a JSON Schema when it is asked for the answer.
         actor = await _conversation(task, self.actor, show_schema=not task.output_schema.is_json_schema)
+        if not task.aside:
+            await self._direct(actor, task)
+        answer = await actor.answer(_form(task), max_repairs=self._max_repairs)
+        _keep(actor, task)
+        return answer
+
+    async def _direct(self, actor: Conversation, task: Task) -> None:
+        """Let the thinker instruct the actor until the work is finished."""
+        max_turns = task.max_turns or self._max_rounds
         opening = await _opening_messages(task, self.thinker, show_schema=True)
         thinker = Conversation(self.thinker, _thinker_opening(opening, task.tools), settings=task.settings)
         for _ in range(max_turns):
@@ -331,9 +340,6 @@ class DualModelReasoner:
                 max_turns,
                 {},
             )
-        answer = await actor.answer(form, max_repairs=self._max_repairs)
-        _keep(actor)
-        return answer
 
 
 class _ModelChoice:
@@ -382,18 +388,18 @@ async def _conversation(task: Task, model: Model, *, show_schema: bool) -> Conve
     return conversation
 
 
-def _keep(conversation: Conversation) -> None:
+def _keep(conversation: Conversation, task: Task) -> None:
     """Keep a conversation that has led to an answer, if the answer may be rejected."""
     scope = current_scope()
-    if scope is not None and scope.run.repeats:
+    if scope is not None and (scope.run.repeats or task.goes_on) and not task.aside:
         scope.traced().exchange = conversation.exchange
 
 
 async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
-    if not task.files:
-        return render(task, show_schema=show_schema, takes=model.profile.takes)
-    return await asyncio.to_thread(render, task, show_schema=show_schema, takes=model.profile.takes)
+    budget = prompt_budget(model.profile.context) if task.transcript else MATERIAL_BUDGET
+    rendered = partial(render, task, show_schema=show_schema, budget=budget, takes=model.profile.takes)
+    return await asyncio.to_thread(rendered) if task.files else rendered()
 
 
 def _thinker_opening(opening: Sequence[Message], tools: Sequence[Tool]) -> list[Message]:

@@ -69,6 +69,8 @@ class Task(Record):
         lesson: Lessons from earlier attempts.
         rejection: Rejected answer of the operator in the last round; None if it was not rejected.
         followup: Message to the model in the conversation of `rejection`; by default the faults of its answer.
+        aside: True to ask `followup` aside, in a copy of that conversation: no tool is called, and the copy is not kept.
+        goes_on: True to keep the conversation that leads to the answer, because it may go on after a check of the answer.
         files: Files of the job.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
@@ -92,6 +94,8 @@ class Task(Record):
     lesson: str = ""
     rejection: Rejection | None = None
     followup: str = ""
+    aside: bool = False
+    goes_on: bool = False
     files: tuple[FileDescriptor, ...] = ()
     settings: ModelSettings = NO_SETTINGS
     max_turns: int | None = None

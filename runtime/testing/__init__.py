@@ -12,7 +12,7 @@ from operad.runtime.testing.fake_comfyui import FakeComfyUI
 from operad.runtime.testing.plausible import plausible
 from operad.runtime.testing.scripted_model import LeftoverStepsError, ScriptedModel, UnexpectedStepError
 from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
-from operad.runtime.testing.steps import BreakOff, CallTools, Fail, Hang, Plausible, Raw, Refuse, Say, Step
+from operad.runtime.testing.steps import BreakOff, CallTools, Fail, Hang, Plausible, Raw, Recorded, Refuse, Say, Step
 
 __all__ = [
     "DIALECTS",
@@ -27,6 +27,7 @@ __all__ = [
     "LeftoverStepsError",
     "Plausible",
     "Raw",
+    "Recorded",
     "Refuse",
     "Say",
     "ScriptedModel",

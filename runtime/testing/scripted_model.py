@@ -24,6 +24,7 @@ from operad.runtime.testing.steps import (
     Hang,
     Plausible,
     Raw,
+    Recorded,
     Refuse,
     Say,
     Step,
@@ -76,7 +77,8 @@ class ScriptedModel:
 
     Args:
         script: Answers in the order of the requests: steps, texts, or functions that take a request and return a step
-            or a text. Alternatively, one such function for all requests.
+            or a text. Alternatively, one such function for all requests; or the script of a recorded case, whose answers
+            are given to the operators that got them.
         wants_key: The only API key that the endpoint accepts; None to accept all requests.
         api: Protocol of `model`; the endpoint has both, at ``/chat/completions`` and ``/responses``.
 
@@ -93,7 +95,7 @@ class ScriptedModel:
 
     def __init__(
         self,
-        script: Sequence[Step | BaseModel | str | Callable[[Request], Step | BaseModel | str]]
+        script: Sequence[Step | BaseModel | Mapping[str, Any] | str | Callable[[Request], Step | BaseModel | str]]
         | Callable[[Request], Step | BaseModel | str],
         *,
         wants_key: str | None = None,
@@ -173,13 +175,19 @@ class ScriptedModel:
             if self._function is None and not self._steps:
                 self._unexpected += 1
                 return Fail(500, f"request {len(self.requests)} is more than the script has steps")
-            step = self._function or self._steps.pop(0)
+            step = self._function or self._steps.pop(self._next(request))
         try:
             step = step_of(step(request)) if callable(step) else step
+            step = step.answer if isinstance(step, Recorded) else step
             return Say(plausible_answer(request)) if isinstance(step, Plausible) else step
         except Exception as error:  # noqa: BLE001 - raised in the test, at the end of the context
             self._fault = error
             return Fail(400, f"the script failed: {describe(error)}")
+
+    def _next(self, request: Request) -> int:
+        """Return the number of the step for a request: the first, or the first recorded one that fits."""
+        fits = (number for number, step in enumerate(self._steps) if isinstance(step, Recorded) and step.fits(request))
+        return next(fits, 0) if isinstance(self._steps[0], Recorded) else 0
 
 
 def _times(requests: Sequence[Any]) -> str:

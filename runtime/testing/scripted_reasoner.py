@@ -27,6 +27,8 @@ if TYPE_CHECKING:
 def _validated(task: Task, answer: str) -> str:
     """Return an answer as normalized JSON that fits the task's schema; without a schema, unchanged.
 
+    As a model's, an answer that does not fit counts if the check of the task parses it.
+
     Raises:
         AnswerError: The answer does not fit the schema.
     """
@@ -35,9 +37,21 @@ def _validated(task: Task, answer: str) -> str:
     try:
         return Form(task.output_schema).read(answer)
     except SchemaMismatch as mismatch:
+        parsed = _parsed(task, answer)
+        if parsed is not None:
+            return parsed
         raise AnswerError(
             f"the script's answer {answer[:80]!r} to {task.instruction[:80]!r} does not fit its output_schema: {mismatch}"
         ) from mismatch
+
+
+def _parsed(task: Task, answer: str) -> str | None:
+    """Return the object or list as which the check of a task parses an answer, as JSON; None if it does not."""
+    try:
+        value = task.check(answer) if task.check else None
+    except Exception:  # noqa: BLE001 - a user's check may raise anything for an answer that does not fit
+        return None
+    return json.dumps(value, ensure_ascii=False) if isinstance(value, dict | list) else None
 
 
 Answer = JsonLike | Exception | Callable[[Task], "JsonLike | Exception | Awaitable[JsonLike | Exception]"]

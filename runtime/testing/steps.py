@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
@@ -175,14 +176,40 @@ class Raw(Step):
     content_type: str = "text/html"
 
 
-def step_of(value: Step | BaseModel | str) -> Step:
-    """Return a step unchanged, and a text or a pydantic model as the step that says it.
+@dataclass(frozen=True, slots=True)
+class Recorded(Step):
+    """Answer of a recorded run, from the script of a case: it answers the operator that it answered then.
+
+    Example:
+        step = Recorded(Say("seven"), instruction="Count the {goods}.")
+        print(step.fits({"messages": [{"role": "system", "content": "Count the figs."}]}))  # True
+
+    Attributes:
+        answer: The answer.
+        instruction: Instruction of the operator that asked; empty if it is not known.
+    """
+
+    answer: Say | CallTools
+    instruction: str = ""
+
+    def fits(self, request: Mapping[str, Any]) -> bool:
+        """Return True if the request has the instruction, up to its first value in braces."""
+        known = json.dumps(self.instruction.partition("{")[0].strip(), ensure_ascii=False)[1:-1]
+        return known in json.dumps(request, ensure_ascii=False)
+
+
+def step_of(value: Step | BaseModel | Mapping[str, Any] | str) -> Step:
+    """Return a step unchanged, and a text, a pydantic model or a recorded answer as the step that says it.
 
     Raises:
         TypeError: The value is none of these.
     """
     if isinstance(value, Step):
         return value
+    if isinstance(value, Mapping) and "text" in value:
+        text, calls = str(value["text"]), [(name, arguments) for name, arguments in value.get("calls", ())]
+        answer = CallTools(calls, text=text) if calls else Say(text)
+        return Recorded(answer, str(value.get("instruction", "")))
     if isinstance(value, str | BaseModel):  # pyright: ignore[reportUnnecessaryIsInstance]
         return Say(value if isinstance(value, str) else value.model_dump_json())
     raise TypeError(f"a script holds steps, such as Say('…'), texts, pydantic models and functions; got {value!r:.200}")

@@ -207,9 +207,8 @@ class FaultError(OperadError):
     Args:
         message: The fault.
         lesson: Advice for the blamed operators; by default the message.
-        blame: Operators at fault: ids, operators or functions; by default those of `faults`, or else the operator that
-            raises.
-        faults: What is wrong, and what would be right.
+        blame: Operators at fault: ids, operators or functions; by default those of `faults`, or the operator that raises.
+        faults: Faults with the wrong text and the right one, each of one operator.
 
     Attributes:
         blame: The ids of the operators at fault.
@@ -228,8 +227,8 @@ class FaultError(OperadError):
     ) -> None:
         super().__init__(message)
         self.lesson = lesson
+        self.blame = ids_of_blamed(blame) or tuple(fault.place for fault in faults)
         self.faults = tuple(faults)
-        self.blame = ids_of_blamed(blame) or tuple(dict.fromkeys(fault.place for fault in self.faults))
 
 
 class PortError(OperadError):

@@ -6,7 +6,7 @@ import re
 
 from msgspec import Struct
 
-_ITEM = re.compile(r"(.+)\[(\d+)\]", re.DOTALL)
+_ITEM = re.compile(r"(.+)\[(\d{1,18})\]", re.DOTALL)
 
 
 class MapItem(Struct, frozen=True):

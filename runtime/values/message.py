@@ -255,6 +255,16 @@ class WorkflowMessage(Value):
         return self.scratchpad
 
     @property
+    def accepted(self) -> bool:
+        """True if no evaluator rejected the work."""
+        return self.status is WorkflowStatus.SUCCESS
+
+    @property
+    def rejected(self) -> bool:
+        """True if an evaluator rejected the work; `evaluation` has the reason."""
+        return self.status is not WorkflowStatus.SUCCESS
+
+    @property
     def value(self) -> Any:
         """The answer as plain values, which are shared: the text, the output `answer`, or the outputs as an object."""
         if self.answer is not None and self.answer in self.outputs:

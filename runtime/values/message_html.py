@@ -5,6 +5,8 @@ from __future__ import annotations
 from html import escape
 from typing import TYPE_CHECKING
 
+from operad.runtime.values.verdict_text import finding_lines, status_text
+
 if TYPE_CHECKING:
     from operad.runtime.values.message import Usage, WorkflowMessage
 
@@ -21,8 +23,8 @@ def message_html(message: WorkflowMessage) -> str:
             for name, value in message.outputs.items()
         ),
         ("evaluation", message.evaluation),
-        ("lesson", message.lesson),
-        ("blame", ", ".join(message.blame)),
+        ("lesson", "" if message.faults else message.lesson),
+        ("faults", "\n".join(finding_lines(message.faults, message.blame, message.unsure, {}))),
         ("score", "" if message.score is None else f"{message.score:g}"),
     ]
     rows = "".join(f"<tr><th>{escape(label)}</th><td>{folded(text)}</td></tr>" for label, text in fields if text)
@@ -31,7 +33,7 @@ def message_html(message: WorkflowMessage) -> str:
         for part in message.parts
     )
     operator = f" · {escape(message.operator_id)}" if message.operator_id else ""
-    head = f"<p><b>{message.status.value}</b>{operator}{used(message.usage)}</p>"
+    head = f"<p><b>{status_text(message.status)}</b>{operator}{used(message.usage)}</p>"
     return f"<div>{head}<table><tbody>{rows}</tbody></table>{parts}</div>"
 
 

@@ -92,6 +92,7 @@ class FunctionEvaluator(BaseOperator[Any]):
                 status=WorkflowStatus.EXECUTION_ERROR,
                 evaluation=str(fault),
                 lesson=fault.lesson or str(fault)[:LONGEST_LESSON],
+                faults=fault.faults,
                 blame=fault.blame,
                 faults=fault.faults,
             )

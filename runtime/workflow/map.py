@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, cast, overload
 from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import Executable, OperatorCall, refusing_jobs
 from operad.runtime.graph.edges import (
     AnswerPath,
     Awaited,
@@ -20,7 +20,7 @@ from operad.runtime.graph.edges import (
     check_step,
     is_executable,
 )
-from operad.runtime.graph.operator import BaseOperator, refusing_jobs
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.values.arguments import known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean, shorten

@@ -32,6 +32,7 @@ def records_of(
         inner = outcome.trace.inner if outcome and outcome.trace else {}
         for step, run in sorted(inner.items(), key=lambda each: (len(each[0]), each[0])):
             records += _inside(run, step, record)
+        records += build.nodes[node].operator.recorded
     return records
 
 

@@ -12,9 +12,11 @@ from typing_extensions import TypeVar
 from operad.runtime.graph.edges import AwelNode, Step, Streaming
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.message_html import message_html
 from operad.runtime.values.own import own
+from operad.runtime.values.verdict_text import status_text
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")
@@ -27,7 +29,9 @@ class Result(Generic[T]):
         result: Result[str] = flow.run("Is this so? The moon has air.")
         result.output  # the answer of the last operator, an instance of its type
         result["facts"]  # that of the operator 'facts'; result[facts], by the operator itself, is typed
-        print(result.text, result.status, result.cost)
+        if result.rejected:
+            print(result.evaluation, result.faults)
+        print(result.text, result.cost)
 
     Attributes:
         message: The run's message.
@@ -53,7 +57,8 @@ class Result(Generic[T]):
         With several last operators: the answer of the only one that ran, or a dict of the answers by id.
 
         Raises:
-            AnswerError: The answer does not fit the type.
+            AnswerError: The answer does not fit the type; or a nested workflow was rejected, and the last operator did
+                not run.
         """
         ran = [tail for tail in self.tails if tail in self.messages]
         if len(ran) > 1:
@@ -61,6 +66,9 @@ class Result(Generic[T]):
         if ran:
             return cast("T", self[ran[0]])
         [tail, *others] = self.tails
+        if self.rejected and not (self.message.scratchpad or self.message.outputs):
+            told = "see result.faults, and result[…] for the answers of the operators that ran"
+            raise AnswerError(f"{tail!r} did not run, because the run was rejected: {self.evaluation}; {told}")
         return cast("T", own(self.message.value) if others else _value(self.steps[tail], tail, self.message))
 
     @overload
@@ -98,7 +106,7 @@ class Result(Generic[T]):
         return Result, (self.message, dict(self.messages), steps, self.tails, self.rounds, self.run_id)
 
     def __repr__(self) -> str:
-        return f"<Result of run {self.run_id!r}: {self.status.value}, rounds: {self.rounds}, {self.text!r:.80}>"
+        return f"<Result of run {self.run_id!r}: {status_text(self.status)}, rounds: {self.rounds}, {self.text!r:.80}>"
 
     def _repr_html_(self) -> str:
         """Return the run's message as HTML, for notebooks."""
@@ -120,8 +128,23 @@ class Result(Generic[T]):
         return self.message.outputs
 
     @property
+    def accepted(self) -> bool:
+        """True if no evaluator rejected the result; also without an evaluator."""
+        return self.message.accepted
+
+    @property
+    def rejected(self) -> bool:
+        """True if an evaluator rejected the result in all rounds; `evaluation` has the reason."""
+        return self.message.rejected
+
+    @property
+    def faults(self) -> tuple[Fault, ...]:
+        """The faults that the evaluator found; empty if it accepted the result or named none."""
+        return self.message.faults
+
+    @property
     def status(self) -> WorkflowStatus:
-        """The verdict; SUCCESS without an evaluator."""
+        """The verdict, under its name in Chat2Graph; SUCCESS without an evaluator."""
         return self.message.status
 
     @property

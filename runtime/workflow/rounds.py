@@ -36,7 +36,7 @@ Verdict = WorkflowMessage | RoundFinished
 
 AGAIN = "an operator after it was at fault again"
 CUT = "no operator was blamed, and the evaluator did not see all of its work"
-NOBODY = "no operator was blamed"
+NO_BLAME = "no operator was blamed"
 
 
 class Rounds(Struct, frozen=True):
@@ -147,7 +147,7 @@ def _suspects(
     verdict: WorkflowMessage, operators: Sequence[str], cut: Sequence[str]
 ) -> tuple[tuple[Fault, ...], Mapping[str, str]]:
     """Return the faults to repair after a verdict that blames nobody."""
-    suspects, reason = (cut[:1], CUT) if cut else (operators, NOBODY)
+    suspects, reason = (cut[:1], CUT) if cut else (operators, NO_BLAME)
     lesson = verdict.lesson or verdict.evaluation
     sure = len(suspects) == 1 and not cut
     faults = tuple(Fault(operator=place, lesson=lesson, sure=sure) for place in suspects)

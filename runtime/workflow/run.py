@@ -406,7 +406,7 @@ class Run:
                 self._say_of_round(finished(verdict, self._state, by_error=by_error, has_result=has_result))
             if self._state.is_over:
                 return self._conclude()
-            if strangers := unknown_blame(verdict.blame, known):
+            if strangers := unknown_blame(verdict.blame, [*known, *given]):
                 self._say_of_round(events.BlameUnknown(blame=strangers))
                 _logger.warning(
                     "workflow %r: the evaluator blamed %s, but no operator has this id", self.build.name, strangers
@@ -467,6 +467,10 @@ class Run:
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the records of the operators that have finished so far."""
         return self._steps.transcript()
+
+    def records(self) -> Sequence[StepRecord]:
+        """Return the records of all operators, also of skipped ones and of those inside of others."""
+        return self._steps.records()
 
 
 def _items_in(error: OperatorError) -> dict[str, WorkflowMessage]:

@@ -14,6 +14,7 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage
 
 if TYPE_CHECKING:
+    from operad.runtime.events import Event
     from operad.runtime.graph.call import OperatorCall
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
@@ -45,6 +46,14 @@ class RunStore(Protocol):
 
     def result(self, run_id: str) -> WorkflowMessage | None:
         """Return the message of a run; None if it has not finished; may block."""
+        ...
+
+    def events(self, run_id: str) -> Sequence[Event]:
+        """Return the events of a run so far; may block."""
+        ...
+
+    def retry(self, run_id: str) -> None:
+        """Prepare a failed run to be resumed; raise InputError if it did not fail; may block."""
         ...
 
     def open_questions(self, run_id: str) -> Sequence[Question]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from copy import copy
 from functools import partial
 from typing import Any, cast
 from weakref import finalize
 
 from msgspec.structs import replace as changed
-from typing_extensions import TypeVar
+from typing_extensions import Self, TypeVar
 
 from operad.runtime import events
 from operad.runtime.events import Listener, RunLog, Scope
@@ -29,6 +30,7 @@ from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, new_id
@@ -139,6 +141,27 @@ class Runner(Definition[T]):
         self._given_reasoner = None if model is None else reasoner_of(model)
         self._reasoner = self._given_reasoner or reasoner_of(None)
 
+    def with_operators(self, operators: Iterable[BaseOperator]) -> Self:
+        """Return a copy in which operators with these ids are replaced; it has no stored runs of its own.
+
+            brief = flow.with_operators([answer.with_instruction("Answer in one word.")])
+            print(brief.run("Is this so? The moon has air.").text)
+
+        Raises:
+            InvalidError: The workflow has no operator with one of the ids.
+        """
+        copied = copy(self)
+        with self._lock:
+            copied._lock, copied._built, copied._runs = ProcessLock(), None, Runs(self.name)
+            copied._operators, copied._made_steps = {**self._operators}, {**self._made_steps}
+            copied._before = {key: {**before} for key, before in self._before.items()}
+            copied._joins, copied._policies = {**self._joins}, {**self._policies}
+            copied._duplicate_ids, copied._evaluators = [*self._duplicate_ids], [*self._evaluators]
+        finalize(copied, copied._runs.cancel_all).atexit = False
+        for operator in operators:
+            copied.update_operator(operator)
+        return copied
+
     def add_listener(self, listener: Listener) -> None:
         """Add a function that is called with every event of runs that start from now on."""
         check_listener(listener, self.name)
@@ -222,14 +245,22 @@ class Runner(Definition[T]):
         chosen = self._run_reasoner if reasoner is None else reasoner_of(reasoner)
         return OperatorCall(chosen, job_of(job), previous=tuple(messages or ()), lesson=lesson, deps=deps)
 
-    async def _run_to_end(self, call: OperatorCall, run_id: str | None) -> tuple[Run, WorkflowMessage]:
-        """Execute a run, which belongs to the run of the current operator, if there is one."""
+    async def _run_to_end(
+        self, call: OperatorCall, run_id: str | None, listeners: Sequence[Listener] = ()
+    ) -> tuple[Run, WorkflowMessage]:
+        """Execute a run, which belongs to the run of the current operator, if there is one.
+
+        Args:
+            call: The input of the run.
+            run_id: The run's id; a new one by default.
+            listeners: Further listeners of a run that is not inside of an operator.
+        """
         outer = events.current_scope()
         if outer is not None:
             run = self.run_within(outer, call)
             return run, await run.execute()
         unfinished = await self._runs.unfinished(run_id, self.graph) if run_id else None
-        return await outcome_of(self._start(call, run_id, watched=True, unfinished=unfinished))
+        return await outcome_of(self._start(call, run_id, watched=True, unfinished=unfinished, further=listeners))
 
     async def _resume_to_end(
         self, run_id: str, answers: JsonLike, model: ReasonerLike, deps: object
@@ -284,6 +315,7 @@ class Runner(Definition[T]):
         watched: bool = False,
         streamed: bool = False,
         unfinished: Collection[BaseOperator] | None = None,
+        further: Sequence[Listener] = (),
     ) -> LiveRun:
         """Start a run in the running event loop.
 
@@ -294,6 +326,7 @@ class Runner(Definition[T]):
             watched: True to show the progress if the run is in a notebook.
             streamed: True if the events have a consumer, which learns of questions from them.
             unfinished: The operators that a stored run has not finished; None if all of them may run.
+            further: Listeners of this run only.
         """
         if not isinstance(run_id, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"workflow {self.name!r}: run_id: expected a text, got {short_repr(run_id)}")
@@ -303,12 +336,14 @@ class Runner(Definition[T]):
         run_id = run_id or new_id()
         path = outer.path if outer else ()
         insights, listeners = self._insights_and_listeners(outer)
+        listeners = (*listeners, *further)
         if watched and "IPython" in sys.modules:
             from operad.runtime.observe.notebook import progress_in_notebook  # only notebooks need it
 
             listeners = (*listeners, *progress_in_notebook())
         log = RunLog(run_id, listeners, buffer, outer=outer.run.log if outer else None, depth=len(path))
         run = Run(build, call, log, outer=outer, prefix=path, insights=insights)
+        run.is_traced = run.is_traced or bool(further)  # they may be judged when the run has finished
         work = partial(store.execute, self, run, call) if store is not None and outer is None else run.execute
         return self._runs.start(run_id, run, work, streamed=streamed)
 

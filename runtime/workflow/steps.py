@@ -461,7 +461,7 @@ class Steps:
                 blames operators outside this nested workflow.
         """
         name, fault = self._build.name, fault_in(error)
-        for_others = fault is not None and bool(fault.blame) and set(fault.blame).isdisjoint(self._plan.ids)
+        for_others = bool(fault and fault.blame) and not any(place_of(who, self._plan.ids) for who in fault.blame)
         is_hopeless = fault is None and not self._build.nodes[node].operator.reads_lesson
         is_final = is_hopeless or not is_retryable(error) or (for_others and self._outer)
         if self._round >= self._build.max_rounds or is_final:

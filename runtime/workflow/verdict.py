@@ -67,16 +67,16 @@ def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collecti
     fault = fault_in(error)
     who = operator_id if fault else f"{operator_id} failed"
     said = describe(error)
-    blame, faults = (fault.blame, fault.faults) if fault else ((), ())
-    if fault is not error:  # from inside of the operator
+    blame = () if fault is None else fault.blame
+    if fault is not error:
         blame = tuple(place for place in blame if place_of(place, known))
-        faults = tuple(each for each in faults if place_of(each.place, known))
+    faults = tuple(each for each in fault.faults if each.place in blame) if fault else ()
     return WorkflowMessage(
         status=WorkflowStatus.EXECUTION_ERROR,
         evaluation=f"{who}: {said}",
         lesson=(fault.lesson if fault else "") or f"{who}: {said[:LONGEST_LESSON]}",
-        blame=blame or (operator_id,),
         faults=faults,
+        blame=blame or (operator_id,),
         job_id=job.id,
         operator_id=operator_id,
     )

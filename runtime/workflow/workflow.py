@@ -23,7 +23,7 @@ from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
-from operad.runtime.values.message import WorkflowMessage, new_id
+from operad.runtime.values.message import Job, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
 from operad.runtime.workflow.handle import RunHandle
@@ -35,9 +35,13 @@ from operad.runtime.workflow.runner import Runner
 from operad.runtime.workflow.workflow_arguments import check_rounds, check_types, on_reject_of
 
 if TYPE_CHECKING:
+    from operad.runtime.evaluation.cases import CasesLike
+    from operad.runtime.evaluation.report import EvaluationReport
+    from operad.runtime.values.step_record import StepRecord
     from operad.runtime.workflow.awel import WorkflowNode
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore
+    from operad.runtime.workflow.evaluate import Evaluators, ReportProgress
 
 T = TypeVar("T", default=Any, covariant=True)
 E = TypeVar("E", bound=Event, default=Event)
@@ -388,6 +392,92 @@ class Workflow(Runner[T]):
         reasoner = self._run_reasoner if model is None else reasoner_of(model)
         tokens = self.memory if memory is None else memory
         return Chat(cast("Any", self), reasoner, id, store=store, memory=tokens, deps=deps)
+
+    def evaluate(
+        self,
+        cases: CasesLike,
+        evaluators: Evaluators = None,
+        *,
+        repeat: int = 1,
+        max_concurrency: int = 8,
+        model: ReasonerLike = None,
+        deps: object = None,
+        results: str | Path | None = None,
+        run_id: str | None = None,
+        progress: ReportProgress | None = None,
+    ) -> EvaluationReport:
+        """Run the workflow on cases, judge the results, and return a report; for callers without an event loop.
+
+            cases = [Case("moon", job="Is this so? The moon has air.", expected="no")]
+            report = flow.evaluate(cases, evaluators=[Evaluator("The answer names a source.")], max_concurrency=4)
+            print(report.pass_rate, report.failed)
+
+        Arguments and errors are those of `aevaluate`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `aevaluate` instead.
+        """
+        options = {"repeat": repeat, "max_concurrency": max_concurrency, "model": model, "deps": deps}
+        options |= {"results": results, "run_id": run_id, "progress": progress}
+        start: Any = partial(self.aevaluate, cases, evaluators, **options)
+        return run_sync(start, instead="flow.aevaluate(…)")
+
+    async def aevaluate(
+        self,
+        cases: CasesLike,
+        evaluators: Evaluators = None,
+        *,
+        repeat: int = 1,
+        max_concurrency: int = 8,
+        model: ReasonerLike = None,
+        deps: object = None,
+        results: str | Path | None = None,
+        run_id: str | None = None,
+        progress: ReportProgress | None = None,
+    ) -> EvaluationReport:
+        """Run the workflow on cases, judge the results, and return a report.
+
+        A case that fails is a result like others. If the call is cancelled, finished results are kept, and the same
+        call continues: in `results`, or for a durable workflow in its database, with the same `run_id`.
+
+        Args:
+            cases: Cases, a `Dataset`, or the path of a file with cases.
+            evaluators: Functions, and evaluators of workflows, which judge the finished run. A function has parameters
+                named ``output``, ``expected``, ``inputs``, ``metadata``, ``result``, ``job``, or like operators of the
+                workflow; it returns True or None to accept the run, False, or a number, or raises `FaultError`. By
+                default `equals`, if cases have expected outputs.
+            repeat: Number of runs of each case.
+            max_concurrency: Maximum number of runs at the same time.
+            model: Model of the runs, and of evaluators without one; by default the workflow's `model`.
+            deps: Object for functions and tools; see `arun`.
+            results: File that keeps the results, as JSON lines; those in it that match are used again.
+            run_id: For a durable workflow: id of the evaluation, with which the ids of its runs begin.
+            progress: Function that is called after each run, with the number of finished runs, the number of all, and
+                the `ReportCase`.
+
+        Raises:
+            InputError: A value has another type, or a file cannot be used.
+            InvalidError: Cases or evaluators are not valid; the issues are listed.
+        """
+        from operad.runtime.workflow.evaluate import Subject, evaluate  # imported here because that module imports this
+
+        reasoner, store = self._run_reasoner if model is None else reasoner_of(model), self._runs.store
+
+        async def run(job: Job, run_id: str, listener: Listener) -> tuple[Result[Any], Sequence[StepRecord]]:
+            found, message = await self._run_to_end(self._call_of(job, reasoner, deps=deps), run_id, [listener])
+            return self._result(found, message), found.records()
+
+        subject = Subject(self.name, self.graph(), run, self.cancel, reasoner, store)
+        return await evaluate(
+            subject,
+            cases,
+            evaluators,
+            repeat=repeat,
+            max_concurrency=max_concurrency,
+            results=results,
+            run_id=run_id,
+            progress=progress,
+        )
 
     def as_awel(
         self, *, stream: bool = False, model: Model | Reasoner | str | None = None, deps: object = None, **options: Any

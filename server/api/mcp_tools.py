@@ -21,9 +21,9 @@ from operad.operators.variables import VariableType
 from operad.runtime import events
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
-from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
+from operad.runtime.values.verdict_text import finding_lines, verdict_text
 from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
@@ -218,9 +218,11 @@ def _result(run: ServedRun) -> CallToolResult:
     message = run.message
     if message is None:
         return _tool_result(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)
-    if message.status is WorkflowStatus.SUCCESS:
+    if message.accepted:
         return _tool_result(run.text)
-    verdict = "\n".join(filter(None, (f"Judged {message.status.value}. {message.evaluation}", message.lesson)))
+    verdict = f"The result was {verdict_text(message.status, message.evaluation)}"
+    found = finding_lines(message.faults, message.blame, message.unsure, {})
+    verdict = "\n".join(filter(None, (verdict, *found, "" if message.faults else message.lesson)))
     return _tool_result(f"{run.text}\n\n{verdict}", failed=True)
 
 

@@ -12,6 +12,7 @@ from fastapi.routing import APIRoute
 from pydantic import AliasChoices, ConfigDict, Field, JsonValue
 
 from operad.flows.check import OUTCOME
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import Usage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
@@ -79,7 +80,10 @@ class RunSummary(Value):
     expert: str
     state: State = Field(description="asks: the run waits for an answer to a question.")
     created: datetime
-    status: WorkflowStatus | None = Field(description="Verdict on the result, once there is one.")
+    accepted: bool | None = Field(
+        description="False if an evaluator rejected the result; null until there is one. True without an evaluator."
+    )
+    status: WorkflowStatus | None = Field(description="Status of the result, once there is one: SUCCESS if accepted.")
 
 
 class RunView(RunSummary):
@@ -90,6 +94,8 @@ class RunView(RunSummary):
     outputs: dict[str, Any] = Field(description="The named values of the result; files as paths on the server.")
     evaluation: str
     lesson: str
+    faults: list[Fault] = Field(description="What an evaluator found to be wrong, with the operators at fault.")
+    unsure: list[str] = Field(description="Statements that an evaluator could not verify.")
     score: float | None
     usage: Usage = Field(description="Usage of the model calls so far.")
     error: str = Field(description="Why there is no result.")
@@ -174,6 +180,8 @@ def view(run: ServedRun) -> dict[str, Any]:
         outputs=dict(message.outputs) if message else {},
         evaluation=message.evaluation if message else "",
         lesson=message.lesson if message else "",
+        faults=list(message.faults) if message else [],
+        unsure=list(message.unsure) if message else [],
         score=message.score if message else None,
         usage=run.usage,
         error="" if message else run.error,
@@ -189,6 +197,7 @@ def _summary(run: ServedRun) -> RunSummary:
         expert=run.offer.name,
         state=run.shown_state,
         created=datetime.fromtimestamp(run.began, timezone.utc),
+        accepted=run.message.accepted if run.message else None,
         status=run.message.status if run.message else None,
     )
 

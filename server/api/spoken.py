@@ -9,6 +9,7 @@ from pydantic import BaseModel, ConfigDict
 
 from operad.runtime import events
 from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import question_text
 from operad.server.api.event_log import Entry
@@ -26,9 +27,12 @@ class RunNote(BaseModel):
 
     run_id: str
     state: str
+    accepted: bool | None
     status: str | None
     evaluation: str
     lesson: str
+    faults: list[Fault]
+    unsure: list[str]
     questions: list[str]
 
 
@@ -38,9 +42,12 @@ def note_on(run: ServedRun) -> RunNote:
     return RunNote(
         run_id=run.id,
         state=run.shown_state,
+        accepted=message.accepted if message else None,
         status=message.status.value if message else None,
         evaluation=message.evaluation if message else "",
         lesson=message.lesson if message else "",
+        faults=list(message.faults) if message else [],
+        unsure=list(message.unsure) if message else [],
         questions=[question.id for question in run.questions],
     )
 

@@ -8,12 +8,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace
-from operad.runtime.values.map_item import without_index
-from operad.runtime.values.message import NO_USAGE
+from operad.runtime.values.fault import Fault
+from operad.runtime.values.map_item import MapItem, without_index
+from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
+from operad.runtime.values.valid_json import to_json
+from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in
 
 MOST_ROWS = 100
 MOST_IN_PICTURE = 100
@@ -22,6 +26,8 @@ MOST_ROUNDS = 10
 MOST_ERRORS = 10
 MOST_OF_A_NAME = 80
 MOST_OF_A_TEXT = 800
+MOST_OF_CHANGES = 2_000
+MOST_NAMES = 20
 
 _INVISIBLE = re.compile("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ud800-\udfff\ufeff]")
 _COLOURS = {
@@ -32,14 +38,14 @@ _COLOURS = {
 
 
 def markdown(trace: Trace) -> str:
-    """Return status, totals, operators, rounds, errors and graph of a run, at most about 60,000 characters."""
+    """Return status, totals, operators, rounds, errors and graph of a run, at most about 100,000 characters."""
     root = trace.root
     if root is None:
         return "No run.\n"
     by_name = _operators(trace)
     critical = {trace.spans[number].name for number in critical_path(trace) if len(trace.spans[number].path) == 1}
     parts = [
-        f"## {_code(trace.workflow)}: {_state(trace, root)}",
+        f"## {code(trace.workflow)}: {_state(trace, root)}",
         _block(trace.goal),
         _totals(trace, root),
         "\n".join(_table(by_name, critical)),
@@ -61,7 +67,7 @@ def _totals(trace: Trace, root: Span) -> str:
     if root.usage.calls:
         parts += [
             _counted(root.usage.calls, "model call"),
-            f"{root.usage.prompt_tokens:,} → {root.usage.completion_tokens:,} tokens",
+            _tokens(root.usage),
             f"cost {root.usage.money()}",
         ]
     return " · ".join(parts)
@@ -84,7 +90,7 @@ def _table(by_name: Mapping[str, Sequence[Span]], critical: set[str]) -> Iterato
         usage = sum((span.usage for span in spans), NO_USAGE)
         ran = [span for span in spans if span.state != "skipped"]
         cells = [
-            _code(name),
+            code(name),
             spans[-1].state if spans else "did not run",
             str(len(ran)) if ran else "",
             _duration(sum(span.seconds for span in ran)) if ran else "",
@@ -100,20 +106,78 @@ def _table(by_name: Mapping[str, Sequence[Span]], critical: set[str]) -> Iterato
 def _rounds(trace: Trace, root: Span) -> Iterator[str]:
     rounds = trace.within(root, "round")
     judged = [span for span in rounds if "status" in span.details]
-    if len(rounds) < 2 and all(span.details["status"] == "SUCCESS" and not span.details["lesson"] for span in judged):
+    if len(rounds) < 2 and all(_is_plain_success(span.details) for span in judged):
         return
     yield "### Rounds"
     if len(rounds) > MOST_ROUNDS:
         yield f"The last {MOST_ROUNDS} of {len(rounds)}."
-    for span in rounds[-MOST_ROUNDS:]:
-        details = span.details
-        score = "" if details.get("score") is None else f", score {details['score']:g}"
-        verdict = f"{_status_word(details['status'])}{score}" if "status" in details else "no verdict"
-        blamed = ", ".join(_code(name) for name in details.get("blame", ())[:20])
-        yield f"**Round {span.round}**: {verdict}{f'; blamed: {blamed}' if blamed else ''}"
-        for name in ("evaluation", "lesson"):
-            if details.get(name):
-                yield f"{name}:\n\n{_block(details[name])}"
+    for place, span in [*enumerate(rounds)][-MOST_ROUNDS:]:
+        yield from _round(span)
+        if place and (changes := list(_changes(trace, rounds[place - 1], span))):
+            yield "changed:\n\n" + _block("\n".join(changes), MOST_OF_CHANGES)
+
+
+def _is_plain_success(details: Mapping[str, Any]) -> bool:
+    return details["status"] == "SUCCESS" and not details["lesson"] and not details.get("unsure")
+
+
+def _round(span: Span) -> Iterator[str]:
+    """Yield the verdict on a round, what it found, and what the round cost."""
+    details, usage = span.details, span.usage
+    score = "" if details.get("score") is None else f", score {details['score']:g}"
+    verdict = f"{_status_word(details['status'])}{score}" if "status" in details else "no verdict"
+    kept = ", ".join(code(name) for name in details.get("kept", ())[:MOST_NAMES])
+    facts = [
+        verdict,
+        *([f"{_tokens(usage)}, cost {usage.money()}"] if usage.calls else []),
+        *([f"kept, as the input did not change: {kept}"] if kept else []),
+    ]
+    yield f"**Round {span.round}**: {' · '.join(facts)}"
+    faults = [Fault.model_validate(fault) for fault in details.get("faults", ())]
+    found = finding_lines(faults, details.get("blame", ()), details.get("unsure", ()), details.get("repairs", {}))
+    texts = {
+        "evaluation": reason_in(details.get("evaluation", ""), details.get("unsure", ())),
+        "findings": "\n".join(found),
+        "lesson": "" if faults else details.get("lesson", ""),
+    }
+    for name, text in texts.items():
+        if text:
+            yield f"{name}:\n\n{_block(text, MOST_OF_CHANGES if name == 'findings' else MOST_OF_A_TEXT)}"
+
+
+def _changes(trace: Trace, before: Span, after: Span) -> Iterator[str]:
+    """Yield the differences between the answers of blamed operators in two rounds."""
+    paths = [tuple(place.split("/")) for place in before.details.get("blame", ())[:MOST_NAMES]]
+    wanted = {*paths, *((*path[:-1], without_index(path[-1])) for path in paths)}
+    answers: dict[tuple[str, ...], dict[int, Mapping[str, Any]]] = {}
+    for span in trace.spans:
+        if span.path in wanted and span.kind == "operator" and "message" in span.details:
+            ran_in = _round_around(trace, span, before, after)
+            if ran_in is not None:
+                answers.setdefault(span.path, {})[ran_in.id] = span.details["message"]
+    for path in paths:
+        own = answers.get(path) or answers.get((*path[:-1], without_index(path[-1])), {})
+        if before.id in own and after.id in own:
+            yield f"{'/'.join(path)}:"
+            lines = changed_lines(_said(own[before.id], path), _said(own[after.id], path))
+            yield from lines or ["(the same answer again)"]
+
+
+def _round_around(trace: Trace, span: Span, *rounds: Span) -> Span | None:
+    """Return the round, of these, in which an operator ran."""
+    while span.parent is not None:
+        span = trace.spans[span.parent]
+        if span in rounds:
+            return span
+    return None
+
+
+def _said(message: Mapping[str, Any], path: tuple[str, ...]) -> str:
+    """Return the answer in a message or, if the path is that of an item of a map, in the part of the item."""
+    item, parts = MapItem.parse(path[-1]), message.get("parts") or ()
+    if item and item.index < len(parts):
+        message = parts[item.index]
+    return str(message.get("scratchpad") or to_json(message.get("outputs") or {}))
 
 
 def _errors(trace: Trace) -> Iterator[str]:
@@ -126,7 +190,7 @@ def _errors(trace: Trace) -> Iterator[str]:
         return
     yield "### Errors"
     for span in shown[:MOST_ERRORS]:
-        place = " / ".join(map(_code, span.path)) or "the run"
+        place = " / ".join(map(code, span.path)) or "the run"
         round_text = f", round {span.round}" if span.round > 1 else ""
         attempt_text = f", attempt {span.attempt}" if span.attempt > 1 else ""
         yield f"{place}{round_text}{attempt_text}:\n\n{_block(str(span.details.get('error', '')))}"
@@ -172,21 +236,21 @@ def _label(name: str) -> str:
     return shortened(text, 40).strip() or "·"
 
 
-def _code(text: str) -> str:
-    """Return a text as inline code, also for a cell of a table."""
-    line = _visible(shortened(" ".join(text.split()), MOST_OF_A_NAME)).replace("|", "¦")
+def code(text: str, most: int = MOST_OF_A_NAME) -> str:
+    """Return the first characters of a text as inline code, also for a cell of a table."""
+    line = _visible(shortened(" ".join(text.split()), most)).replace("|", "¦")
     if not line:
         return "`?`"
     ticks = "`" * (1 + _longest_backticks(line))
     return f"{ticks} {line} {ticks}" if "`" in line else f"{ticks}{line}{ticks}"
 
 
-def _block(text: str) -> str:
+def _block(text: str, most: int = MOST_OF_A_TEXT) -> str:
     """Return a text as a code block, with its lines."""
     if not text.strip():
         return ""
-    head = shortened("\n".join(text.splitlines()), MOST_OF_A_TEXT)
-    shown = shortened(_visible(head), MOST_OF_A_TEXT)  # tabs become blanks
+    head = shortened("\n".join(text.splitlines()), most)
+    shown = shortened(_visible(head), most)  # tabs become blanks
     fence = "`" * max(3, 1 + _longest_backticks(shown))
     return f"{fence}text\n{shown}\n{fence}"
 
@@ -201,7 +265,12 @@ def _longest_backticks(text: str) -> int:
 
 
 def _status_word(status: object) -> str:
-    return str(status).lower().replace("_", " ")
+    return "accepted" if status == "SUCCESS" else f"rejected ({str(status).lower().replace('_', ' ')})"
+
+
+def _tokens(usage: Usage) -> str:
+    cached = f" ({usage.cached_tokens:,} cached)" if usage.cached_tokens else ""
+    return f"{usage.prompt_tokens:,}{cached} → {usage.completion_tokens:,} tokens"
 
 
 def _counted(count: int, noun: str) -> str:

@@ -53,19 +53,24 @@ def _page(
     file: str = "page.html",
     scripts: tuple[str, ...] = _SCRIPTS,
 ) -> str:
-    style, script = _style(), _script(scripts)
+    look, script = style(), _script(scripts)
     policy = (
         f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect};"
-        f" style-src {source_hash(style)}; script-src {source_hash(script)}"
+        f" style-src {source_hash(look)}; script-src {source_hash(script)}"
     )
-    parts = {
-        "policy": policy,
-        "title": html.escape(title[:200]),
-        "style": style,
-        "script": script,
-        "picture": picture,
-        "details": details,
-    }
+    return fill(
+        file,
+        policy=policy,
+        title=html.escape(title[:200]),
+        style=look,
+        script=script,
+        picture=picture,
+        details=details,
+    )
+
+
+def fill(file: str, **parts: str) -> str:
+    """Return a page with parts in place of their names in double braces."""
     return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(file))
 
 
@@ -75,7 +80,8 @@ def _json(value: object) -> str:
 
 
 @cache
-def _style() -> str:
+def style() -> str:
+    """Return the style of the pages."""
     return _file("page.css")
 
 

@@ -109,7 +109,9 @@ def _outline(span: Span) -> dict[str, Any]:
             outline[name] = span_details[name][:MOST_OF_A_TEXT]
     if span.kind == "round":
         outline |= {
-            name: span_details[name] for name in ("status", "score", "blame", "by_error") if name in span_details
+            name: span_details[name]
+            for name in ("status", "score", "blame", "by_error", "kept")
+            if name in span_details
         }
         if span.round > 1:  # in the first round, all operators run
             outline["operators"] = span_details["operators"]

@@ -24,7 +24,7 @@ OPERATOR, EVALUATOR, EXPERT, LEADER = "operator", "evaluator", "expert", "leader
 
 _NOT_SHOWN = frozenset({"workflow", "evaluator", "name"})
 _PORTS_TEXT = "Ports of the operator, of which it chooses one; a chain names the port that it follows."
-_EXPERT_FIELDS = ("max_rounds", "model", "reasoner", "memory", "limits", "budget", "policy")
+_EXPERT_FIELDS = ("max_rounds", "on_reject", "model", "reasoner", "memory", "limits", "budget", "policy")
 
 
 class Part(NamedTuple):

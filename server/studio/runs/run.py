@@ -24,6 +24,9 @@ from operad.server.view.picture import picture
 from operad.server.view.server import RunPage
 from operad.server.view.sources import LiveSource
 
+_VERDICT = ("status", "evaluation", "lesson", "blame", "faults", "unsure", "repairs", "kept")
+"""Fields of a round for the browser, beside its operators."""
+
 
 class StudioRun:
     """A run of a file.
@@ -150,7 +153,7 @@ class StudioRun:
         """Return the rounds of the workflow, without nested ones: the operators, and the verdict if there is one."""
         return [
             {"operators": span.details["operators"]}
-            | {key: span.details[key] for key in ("status", "evaluation", "lesson", "blame") if key in span.details}
+            | {key: span.details[key] for key in _VERDICT if key in span.details}
             for span in self._trace.spans
             if span.kind == "round" and not span.path
         ]

@@ -132,5 +132,7 @@ function cost(usage) {
 }
 
 function tokens(usage) {
-  return usage.calls ? `${count(usage.prompt_tokens)} → ${count(usage.completion_tokens)} tokens` : "";
+  if (!usage.calls) return "";
+  const cached = usage.cached_tokens ? ` (${count(usage.cached_tokens)} cached)` : "";
+  return `${count(usage.prompt_tokens)}${cached} → ${count(usage.completion_tokens)} tokens`;
 }

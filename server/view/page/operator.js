@@ -2,6 +2,8 @@
 
 const FOLDED_AT_FIRST = new Set(["Task", "Model calls", "Notes"]);
 const MOST_CAUSES = 20;
+const MOST_FAULTS = 50;
+const LONGEST_QUOTE = 2000;
 
 class Panel {
   constructor(app) {
@@ -224,9 +226,9 @@ class Panel {
   verdict(span, about, message) {
     if (!this.isKnown(span)) return [];
     const judge = this.kindOf(span.path) === "evaluator";
-    const { status, evaluation, lesson, blame = [], score } = span.kind === "round" ? about : message;
-    if (!evaluation && !lesson && !blame.length && !judge && (!status || status === "SUCCESS")) return [];
-    return verdictOf({ status, evaluation, lesson, blame, score });
+    const { status, evaluation, lesson, blame = [], score, faults = [], unsure = [], repairs = {} } = span.kind === "round" ? about : message;
+    if (!evaluation && !lesson && !blame.length && !unsure.length && !judge && (!status || status === "SUCCESS")) return [];
+    return verdictOf({ status, evaluation, lesson, blame, score, faults, unsure, repairs });
   }
 
   task(task) {
@@ -380,15 +382,48 @@ const verdictState = (round) => (round.status ? (round.status === "SUCCESS" ? "d
 
 function verdictWord(round) {
   if (!round.status) return round.end === null ? "going on" : "no verdict";
-  return `${round.status.toLowerCase().replaceAll("_", " ")}${round.by_error ? ", by an error" : ""}`;
+  return `${statusWord(round.status)}${round.by_error ? ", by an error" : ""}`;
 }
 
-function verdictOf({ status, evaluation, lesson, blame = [], score }) {
+/** Accepted; or rejected, with the design's name of the status. */
+const statusWord = (status) => (status === "SUCCESS" ? "accepted" : `rejected (${status.toLowerCase().replaceAll("_", " ")})`);
+
+function verdictOf({ status, evaluation, lesson, blame = [], score, faults = [], unsure = [], repairs = {} }) {
   const good = status === "SUCCESS";
+  const field = (title, content) => (content ? make("div.field", {}, make("h4", { textContent: title }), content) : null);
   return [
-    status ? make("p.status", {}, icon(good ? "done" : "failed"), ` ${status.toLowerCase().replaceAll("_", " ")}`, score === null || score === undefined ? "" : ` · score ${score}`) : null,
-    evaluation ? make("div.field", {}, make("h4", { textContent: "evaluation" }), rich(evaluation)) : null,
-    lesson ? make("div.field", {}, make("h4", { textContent: "lesson" }), rich(lesson)) : null,
-    blame.length ? make("div.field", {}, make("h4", { textContent: "blamed" }), make("ul.plain", {}, blame.map((id) => make("li", { dir: "auto", textContent: id })))) : null,
+    status ? make("p.status", {}, icon(good ? "done" : "failed"), ` ${statusWord(status)}`, score === null || score === undefined ? "" : ` · score ${score}`) : null,
+    evaluation ? field("evaluation", rich(evaluation)) : null,
+    field("at fault", faultsOf(faults, blame)),
+    lesson && !faults.length ? field("lesson", rich(lesson)) : null,
+    field("not verified", unsureOf(unsure)),
+    field("runs again, too", repairsOf(repairs)),
   ].filter(Boolean);
+}
+
+/** What is wrong, with the right text beside it, and where; blamed operators without a fault alone. */
+function faultsOf(faults, blame) {
+  const known = faults.flatMap(({ operator, item }) => [operator, placeOfFault({ operator, item })]);
+  const others = blame.filter((place) => !known.includes(place));
+  if (!faults.length && !others.length) return null;
+  const shown = faults.slice(0, MOST_FAULTS).map((fault) => make("li.fault", {},
+    make("span.fault-place", { dir: "auto", textContent: placeOfFault(fault) }), fault.sure === false ? make("span.soft", { textContent: " suspected" }) : null,
+    fault.wrong ? make("div", {}, make("span.soft", { textContent: "wrong: " }), make("del", { dir: "auto", textContent: quoted(fault.wrong) })) : null,
+    fault.right ? make("div", {}, make("span.soft", { textContent: "right: " }), make("ins", { dir: "auto", textContent: quoted(fault.right) })) : null,
+    fault.lesson ? rich(fault.lesson) : null));
+  const more = faults.length - shown.length;
+  return make("ul.plain.faults", {}, shown, more > 0 ? make("li.soft", { textContent: `and ${count(more)} more` }) : null,
+    others.map((place) => make("li", {}, make("span.fault-place", { dir: "auto", textContent: place }))));
+}
+
+const quoted = (said) => (said.length > LONGEST_QUOTE ? `${said.slice(0, LONGEST_QUOTE)}…` : said);
+
+const placeOfFault = ({ operator, item }) => (item === null || item === undefined ? operator : `${operator}[${item}]`);
+
+const unsureOf = (unsure) => (unsure.length ? make("ul.plain", {}, unsure.slice(0, MOST_FAULTS).map((said) => make("li", { dir: "auto", textContent: quoted(said) }))) : null);
+
+/** The operators that run again although they are not blamed, each with the reason. */
+function repairsOf(repairs) {
+  const told = Object.entries(repairs).filter(([, reason]) => reason);
+  return told.length ? make("ul.plain", {}, told.slice(0, MOST_FAULTS).map(([place, reason]) => make("li", { dir: "auto", textContent: `${place}, because ${reason}` }))) : null;
 }

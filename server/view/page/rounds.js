@@ -1,6 +1,7 @@
-// The rounds side by side: each one's verdict and lesson, who ran again, and what the lesson changed.
+// The rounds side by side: each one's verdict and faults, who ran again, what that cost, and what it changed.
 
 const MOST_COMPARISONS = 30;
+const OPTIONAL = new Set(["Score", "Lesson", "Not verified", "Runs again, too", "Kept, input unchanged", "Cost"]); // rows that are left out while empty
 
 class Rounds {
   constructor(app) {
@@ -48,18 +49,22 @@ class Rounds {
   table(rounds, told) {
     const { app } = this;
     const of = (round) => told[round.id] ?? {};
-    const usage = (round) => this.ran(round).reduce((sum, each) => sum + each.usage.prompt_tokens + each.usage.completion_tokens, 0);
+    const kept = (round) => (round.kept ?? []).map((id) => make("li", { dir: "auto", textContent: app.run.nameOf(id) }));
     const names = (spans) => make("ul.plain.names", {}, spans.map((span) => make("li", {}, make("button.link", { dir: "auto", textContent: app.run.nameOf(span.name), onclick: () => app.select(span.path, span.id, true) }))));
     const rows = [
       ["Verdict", (round) => make("span", {}, icon(verdictState(round)), ` ${verdictWord(round)}`)],
       ["Score", (round) => (round.score ?? null) === null ? "" : String(round.score)],
       ["Evaluation", (round) => of(round).evaluation ? rich(of(round).evaluation) : ""],
-      ["Lesson", (round) => of(round).lesson ? rich(of(round).lesson) : ""],
-      ["Blamed", (round) => make("ul.plain", {}, (round.blame ?? []).map((id) => make("li", { dir: "auto", textContent: id })))],
+      ["At fault", (round) => faultsOf(of(round).faults ?? [], round.blame ?? []) ?? ""],
+      ["Lesson", (round) => (of(round).lesson && !of(round).faults?.length ? rich(of(round).lesson) : "")],
+      ["Not verified", (round) => unsureOf(of(round).unsure ?? []) ?? ""],
+      ["Runs again, too", (round) => repairsOf(of(round).repairs ?? {}) ?? ""],
       ["Ran", (round) => names(this.ran(round))],
+      ["Kept, input unchanged", (round) => (kept(round).length ? make("ul.plain.names", {}, kept(round)) : "")],
       ["Took", (round) => duration((round.end ?? app.end) - round.start)],
-      ["Tokens", (round) => (usage(round) ? count(usage(round)) : "")],
-    ];
+      ["Tokens", (round) => tokens(round.usage)],
+      ["Cost", (round) => cost(round.usage).replace(/^cost /, "")],
+    ].filter(([title, cell]) => !OPTIONAL.has(title) || rounds.some((round) => cell(round)));
     const head = make("tr", {}, make("td"), rounds.map((round) => make("th", { scope: "col", textContent: `Round ${round.name}` })));
     const body = rows.map(([title, cell]) => make("tr", {}, make("th", { scope: "row", textContent: title }), rounds.map((round) => make("td", {}, cell(round)))));
     return make("div.wide", { tabIndex: 0, role: "region", "aria-label": "Rounds side by side" }, make("table.verdicts", {}, make("tbody", {}, head, body)));
@@ -70,23 +75,26 @@ class Rounds {
     const { run } = this.app;
     const judges = run.graphAt(JSON.parse(this.where))?.judges ?? [];
     const made = [];
-    for (const round of rounds.slice(1)) {
-      for (const span of this.ran(round)) {
+    rounds.slice(1).forEach((round, at) => {
+      const blame = rounds[at].blame ?? [];
+      const isBlamed = (span) => blame.some((place) => concerns(place, span.name));
+      for (const span of this.ran(round).sort((a, b) => isBlamed(b) - isBlamed(a))) {
         if (judges.includes(span.name)) continue;
         const before = (run.byPath.get(span.key) ?? []).filter((each) => each.start < round.start).at(-1);
-        if (before) made.push([before, span]);
+        if (before) made.push([before, span, (told[rounds[at].id]?.faults ?? []).filter((fault) => concerns(placeOfFault(fault), span.name))]);
       }
-    }
+    });
     if (!made.length) return [];
     const said = (span) => told[span.id]?.message?.scratchpad ?? told[span.id]?.error ?? "";
-    const shown = made.slice(0, MOST_COMPARISONS).map(([before, after]) => {
-      const lesson = told[after.id]?.tasks?.at(-1)?.lesson;
+    const shown = made.slice(0, MOST_COMPARISONS).map(([before, after, faults]) => {
+      const lesson = faults.length ? "" : told[after.id]?.tasks?.at(-1)?.lesson;
       return make("details.section.change", { open: true },
         make("summary", {}, make("span", { dir: "auto", textContent: run.nameOf(after.name) }), make("span.soft", { textContent: ` round ${before.round} → ${after.round}` })),
+        faults.length ? make("div.field", {}, make("h4", { textContent: "fault it was told" }), faultsOf(faults, [])) : null,
         lesson ? make("div.field", {}, make("h4", { textContent: "lesson it was given" }), rich(lesson)) : null,
         changes(said(before), said(after)));
     });
     const left = made.length - shown.length;
-    return [make("h3", { textContent: "What the lessons changed" }), ...shown, left > 0 ? make("p.soft", { textContent: `${left} more ran again; each one's panel shows what it said.` }) : null];
+    return [make("h3", { textContent: "What changed between rounds" }), ...shown, left > 0 ? make("p.soft", { textContent: `${left} more ran again; each one's panel shows what it said.` }) : null];
   }
 }

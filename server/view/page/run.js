@@ -142,15 +142,17 @@ class Run {
     if (!round) return { state: this.over(time) ? "idle" : "waiting", span: null };
     if (span && span.parent === round.id) return { state: this.stateOf(span, time, asking), span };
     const judge = this.graphAt(around)?.judges.includes(id);
-    const due = judge || !span || (round.operators ?? []).includes(id);
+    const due = judge || !span || ((round.operators ?? []).includes(id) && !(round.kept ?? []).includes(id));
     if (!due) return { state: span.state === "skipped" ? "skipped" : "reused", span };
     return { state: isOpen(round, time) && !this.over(time) ? "waiting" : "idle", span };
   }
 
-  /** Whether the last verdict that blamed anybody, by then, blamed this operator. */
+  /** Whether the last verdict that blamed anybody, by then, blamed this operator: that of its workflow, or of one around it. */
   wasBlamed(path, time) {
-    const verdicts = (this.rounds.get(keyOf(path.slice(0, -1))) ?? []).filter((round) => round.end !== null && round.end <= time && round.blame?.length);
-    return verdicts.length > 0 && verdicts.at(-1).blame.includes(path.at(-1));
+    return path.some((_, at) => {
+      const judged = (this.rounds.get(keyOf(path.slice(0, at))) ?? []).filter((round) => round.end !== null && round.end <= time && round.blame?.length);
+      return judged.length > 0 && judged.at(-1).blame.some((place) => concerns(place, path.slice(at).join("/")));
+    });
   }
 
   over(time) {
@@ -181,6 +183,9 @@ class Run {
     return Float64Array.from(times).sort();
   }
 }
+
+/** Whether the place of a fault, such as sums[3] or draft/body, is that of an operator or of a part of it. */
+const concerns = (place, operator) => place === operator || place.startsWith(`${operator}/`) || place.startsWith(`${operator}[`);
 
 const isOpen = (span, time) => span.start <= time && (span.end === null || time < span.end);
 

@@ -5,7 +5,10 @@ const LOOKS = { running: "running", paused: "asking", finished: "done", failed: 
 const WORDS = { paused: "asks a person", interrupted: "interrupted" };
 const PERIODS = [["", "any time"], ["3600", "last hour"], ["86400", "last 24 hours"], ["604800", "last 7 days"], ["2592000", "last 30 days"]];
 
-const verdictIn = (run) => run.verdict.toLowerCase().replaceAll("_", " ");
+const verdictIn = (run) => {
+  const word = run.verdict.toLowerCase().replaceAll("_", " ");
+  return !word || word === "success" ? word : `rejected (${word})`;
+};
 const costOf = (run) => (run.usage.calls ? cost(run.usage).replace(/^cost /, "") : "");
 
 const COLUMNS = [

@@ -155,7 +155,7 @@ def test_a_verdict_other_than_success_is_said(piped, place):
     with ScriptedModel([Say("Hi."), Say(json.dumps(verdict))]) as model:
         status, out, err = piped("chat", "judged.yaml", "--base-url", model.base_url, said="Hello\n")
     assert (status, out) == (1, "Hi.\n")
-    assert err.splitlines()[-1] == "EXECUTION_ERROR: too short"
+    assert err.splitlines()[-1] == "rejected: too short (EXECUTION_ERROR)"
 
 
 def test_at_a_terminal_a_conversation_goes_on_where_it_was(at_a_terminal, place):

@@ -168,8 +168,12 @@ def test_a_verdict_other_than_success_exits_1_with_the_result_printed(operad, ex
     with ScriptedModel([Say("What?"), Say(json.dumps(verdict))]) as endpoint:
         status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (1, "What?\n")
-    assert "EXECUTION_ERROR" in err
+    assert "round 1  rejected: Curt. (EXECUTION_ERROR)\n  at fault: greet\n" in err
     assert "lesson: Be kind." in err
+    assert err.splitlines()[-1].startswith("rejected: Curt. (EXECUTION_ERROR)  1 round, ")
+    with ScriptedModel([Say("What?"), Say(json.dumps(verdict))]) as endpoint:
+        status, out, _ = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url, "--json")
+    assert (status, json.loads(out)["accepted"], json.loads(out)["status"]) == (1, False, "EXECUTION_ERROR")
 
 
 def test_environment_variables_name_the_endpoint(operad, expert, monkeypatch):
@@ -725,7 +729,8 @@ def test_the_end_says_what_it_cost_and_what_was_skipped_and_retried(operad, expe
         status, out, err = operad("run", expert, "--job", "Go.", "--base-url", endpoint.base_url)
     assert (status, out) == (0, "end\n")
     assert ", cost " in err
-    assert err.endswith("skipped: cut; retried: end\n")
+    assert err.splitlines()[-2] == "skipped: cut; retried: end"
+    assert err.splitlines()[-1].startswith("SUCCESS  1 round, ")
 
 
 def test_a_budget_that_is_used_up_exits_2_and_says_what_had_finished(operad, expert):
@@ -843,9 +848,9 @@ def test_a_file_with_a_leader_is_run_by_it(operad, team):
         )
     assert (status, out) == (0, "The text.\n")
     assert "leader: split into facts (Finder), text (Writer after facts)" in err
-    assert "round 1 of leader/text  INPUT_DATA_ERROR: looked at (at fault: facts)" in err
+    assert "round 1 of leader/text  rejected: looked at (INPUT_DATA_ERROR)\n  at fault: facts\n" in err
     assert "round 2  leader/facts: running" in err
-    assert "SUCCESS  1 round" in err
+    assert err.splitlines()[-1].startswith("accepted  1 round, ")
     assert "7 model calls" in err
     assert "Tell the story." in json.dumps(endpoint.requests[0])
     told = [json.loads(line) for line in Path("run.jsonl").read_text(encoding="utf-8").splitlines()]

@@ -95,7 +95,7 @@ def test_without_a_file_the_workflow_goes_to_stdout_and_runs_from_there(generate
     assert status == 0
     found, graph = read(out.encode(), "made")
     assert (found.name, len(graph.nodes), found.check(graph)) == ("operad", 4, [])
-    assert "SUCCESS" in err
+    assert "accepted  1 round" in err
 
 
 def test_with_a_file_the_changes_go_to_stdout(generate, stages, paper, made):
@@ -308,7 +308,7 @@ def test_stages_that_ask_nobody_are_not_printed(generate):
     status, _, err = generate(scripted(GREETING), "Greet somebody.", "-o", "flow.yaml")
     assert status == 0
     told = [re.sub(r", [\d.]+ s, [\d,]+ tokens", "", line) for line in err.splitlines() if line.startswith("round")]
-    assert told == ["round 1  plan: running", "round 1  plan: done", "round 1  SUCCESS: accepted; 0 findings"]
+    assert told == ["round 1  plan: running", "round 1  plan: done", "round 1  accepted: accepted; 0 findings"]
 
 
 @pytest.mark.parametrize("name", ["flow.yaml", "flow.dify.yml"])

@@ -55,8 +55,8 @@ def test_the_program_that_is_written_runs_without_a_model(operad, forked):
     operad("init", "first")
     assert python(forked, "first/expert.py") == (
         0,
-        "round 1  EXECUTION_ERROR: The reply does not say when the parcel comes.\n"
-        "round 2  SUCCESS: The reply says what happens next, and when.\n"
+        "round 1  rejected: The reply does not say when the parcel comes.\n"
+        "round 2  accepted: The reply says what happens next, and when.\n"
         "Sorry about that! Your parcel comes on Tuesday.\n",
         "",
     )
@@ -66,7 +66,7 @@ def test_the_program_that_is_written_runs_with_the_model_of_the_environment(oper
     operad("init", "first")
     with ScriptedModel(script()) as endpoint:
         done = python(forked, "first/expert.py", "Where is it?", OPENAI_BASE_URL=endpoint.base_url, OPERAD_MODEL="m")
-    assert done == (0, "round 1  SUCCESS: Good.\nIt comes on Tuesday.\n", "")
+    assert done == (0, "round 1  accepted: Good.\nIt comes on Tuesday.\n", "")
     assert "Where is it?" in json.dumps(endpoint.requests[0])
 
 

@@ -16,7 +16,7 @@ class Work(Operator):
             events.emit(events.Progress(done=1, total=1 if lesson else 10))
         if self.get_id() == "fail" and not lesson:
             raise FaultError("no dates", lesson="Give dates.", blame=["fail"])
-        return WorkflowMessage(scratchpad="text")
+        return WorkflowMessage(scratchpad=f"text, {lesson}")
 
 
 class Judge(Evaluator):
@@ -63,6 +63,21 @@ async def test_what_ran_again_and_what_was_reused_is_told():
 async def test_an_operator_that_did_part_of_its_list_again_says_how_much():
     lines = await told("a", "b", "list", judge=Judge(["list"]))
     assert lines[1] == "In round 2 only list (for 1 of 10 items) ran again; a and b were reused."
+
+
+def test_an_operator_that_kept_its_answer_is_neither_run_again_nor_reused():
+    repetition = Repetition()
+    rejected = {"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "wrong", "lesson": "", "blame": ("b",)}
+    for event in (
+        events.RunStarted(workflow="w", goal="g", operators={"a": (), "b": ("a",), "c": ("b",)}),
+        events.RoundStarted(operators=("a", "b", "c"), round=1),
+        events.RoundFinished(round=1, **rejected),
+        events.RoundStarted(operators=("b", "c"), round=2),
+        events.OperatorKept(path=("c",), operator_id="c", round=2),
+    ):
+        repetition.apply(event)
+    again = "only b ran again; c kept its answer: the input did not change; a was reused"
+    assert repetition.lines()[1] == f"In round 2 {again}."
 
 
 async def test_where_all_ran_again_nothing_was_reused():

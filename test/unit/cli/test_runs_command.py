@@ -210,6 +210,31 @@ def test_after_kill_9_the_same_command_goes_on(operad, started):
     assert (row["state"], row["done"]) == ("finished: SUCCESS", "3/3")
 
 
+REJECTS = """
+from operad import Evaluator, Fault, WorkflowMessage, WorkflowStatus
+
+class Rejects(Evaluator):
+    async def run(self, call):
+        fault = Fault(operator="c", wrong="Last", right="First")
+        status = WorkflowStatus.EXECUTION_ERROR
+        return WorkflowMessage(status=status, evaluation="out of order", faults=[fault], unsure=["Who Ada is."])
+"""
+
+
+def test_a_rejected_run_says_so_in_the_list_and_its_record_has_the_faults(operad):
+    Path("kept_rejects.py").write_text(REJECTS)
+    judged = THREE + "    evaluator: {instruction: Judge., class: kept_rejects.Rejects}\n"
+    Path("judged.yaml").write_text(judged)
+    assert operad("run", "judged.yaml", "--job", "Greet Ada.", "--run-id", "one")[0] == 1
+    (row,) = rows(operad("runs", "list")[1])
+    assert row["state"] == "finished: rejected (EXECUTION_ERROR)"
+    (run,) = json.loads(operad("runs", "list", "--json")[1])
+    assert (run["accepted"], run["status"]) == (False, "EXECUTION_ERROR")
+    lines = [line.strip() for line in operad("runs", "show", "one")[1].splitlines()]
+    at = lines.index("verdict   rejected: out of order (EXECUTION_ERROR)")
+    assert lines[at + 1 : at + 5] == ["at fault: c", "wrong: Last", "right: First", "not verified: Who Ada is."]
+
+
 @pytest.mark.parametrize(("sent", "status", "said"), [(2, 130, "interrupted"), (15, 143, "terminated")])
 def test_a_signal_leaves_the_run_to_be_gone_on_with(operad, started, sent, status, said):
     process = started("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one", "--db", "runs.sqlite", hang="b")

@@ -23,6 +23,7 @@ from typer.exceptions import TyperException
 from operad.cli.main import load_all
 from operad.configs.loader import load_text
 from operad.configs.schema import ConfigSpec, ServicesSpec
+from operad.evaluation import Dataset
 from operad.flows.formats.table import find_format
 from operad.operators.media.mermaid import render_mermaid
 from operad.runtime.testing import Plausible, Say, ScriptedModel
@@ -60,7 +61,7 @@ FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes|nodes_\w+|from_(?!aw
 BESIDE = {
     "my_tools.py": "def search(claim: str) -> str:\n    'Look a claim up.'\n    return ''\n",
     "my_steps.py": "def shout(claim: str): ...\n\ndef bullets(shout: list): ...\n",
-    "my_checks.py": "def three(draft): ...\n",
+    "my_checks.py": "def three(draft): ...\n\ndef brief(answer): ...\n",
     "docs/some.md": "Something to look up.\n",
     "handbook.pdf": "Some more.\n",
     "cat.py": "image, mask = LoadImage(image='cat.png')\nSaveImage(images=image, filename_prefix='cat')\n",
@@ -295,6 +296,9 @@ def test_the_yaml_of_a_page_can_be_loaded(
         assert found.check(found.load(text.encode(), where)) == []
     elif where.startswith("docs/services.md"):
         assert ServicesSpec.model_validate(parse_document(text, where).data)
+    elif where.startswith("docs/evaluate.md"):
+        (tmp_path / "cases.yaml").write_text(text, encoding="utf-8")
+        assert len(Dataset.load("cases.yaml"))
     elif ConfigSpec.model_fields.keys() & parse_document(text, where).data.keys():
         load_text(text, where, tmp_path, trust=True)
 

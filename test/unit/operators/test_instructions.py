@@ -298,7 +298,7 @@ def test_the_criteria_name_inputs_and_every_operator():
     judge = Evaluator("It is in {language}, and rests on {facts}.")
     flow = facts() >> Operator("Write.", id="write")
     *_, asked = prompts(flow, {"language": "German"}, "Moon", "text", ACCEPTED, evaluator=judge)
-    assert "by these criteria:\nIt is in German, and rests on Moon.\n\nIn `evaluation`" in asked[-1]
+    assert "## Instruction\nCriteria:\nIt is in German, and rests on Moon.\n\n## Form" in asked[-1]
     assert "### Result of write\n```\ntext\n```" in asked[-1]
 
 
@@ -385,7 +385,7 @@ def test_a_function_writes_the_criteria_of_an_evaluator():
 
     flow = facts() >> Operator("Write.", id="write")
     *_, asked = prompts(flow, "go", "Moon", "text", ACCEPTED, evaluator=Evaluator(criteria))
-    assert "by these criteria:\ntext rests on Moon.\n\n" in asked[-1]
+    assert "Criteria:\ntext rests on Moon.\n\n" in asked[-1]
 
 
 # Kept runs

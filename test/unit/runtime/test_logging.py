@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from operad.cli import main as cli
-from operad.runtime import BuiltinWorkflow, Job, OperatorError
+from operad.runtime import BuiltinWorkflow, Job, OperatorError, WorkflowStatus, events
 from operad.runtime.observe.logs import JsonFormatter, RunFilter, log_event
 from operad.runtime.testing import Fail, Say, ScriptedModel, ScriptedReasoner
 
@@ -204,3 +204,14 @@ def test_nothing_but_commands_prints():
             calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
             printing += [str(path) for call in calls if isinstance(call.func, ast.Name) and call.func.id == "print"]
     assert printing == []
+
+
+def test_a_rejected_round_and_evidence_that_was_cut_are_logged(caplog):
+    caplog.set_level(logging.INFO, "operad.run")
+    status = WorkflowStatus.EXECUTION_ERROR
+    log_event(events.RoundFinished(round=1, status=status, evaluation="secret", lesson="", blame=("a", "sums[3]")))
+    log_event(events.EvidenceCut(operator_id="judge", operators=("a", "b"), characters=1_234))
+    assert [(record.levelname, record.getMessage()) for record in caplog.records] == [
+        ("INFO", "round 1: rejected (EXECUTION_ERROR); at fault: a, sums[3]"),
+        ("WARNING", "'judge' was shown only a part of a, b: 1,234 characters are left out"),
+    ]

@@ -156,8 +156,14 @@ def test_a_message_shows_what_it_bears():
         parts=(WorkflowMessage(scratchpad="part", operator_id="one"),),
     )
     html = message._repr_html_()
-    assert html.startswith("<div><p><b>EXECUTION_ERROR</b> · judge</p>")
-    for what, text in [("text", "said"), ("output n", "3"), ("lesson", "longer"), ("blame", "a, b"), ("score", "0.25")]:
+    assert html.startswith("<div><p><b>rejected (EXECUTION_ERROR)</b> · judge</p>")
+    for what, text in [
+        ("text", "said"),
+        ("output n", "3"),
+        ("lesson", "longer"),
+        ("faults", "at fault: a, b"),
+        ("score", "0.25"),
+    ]:
         assert f"<tr><th>{what}</th><td>{text}</td></tr>" in html
     assert "<details><summary>one</summary>" in html
 

@@ -14,6 +14,7 @@ from typing_extensions import TypeAliasType, TypedDict
 
 from operad import (
     Evaluator,
+    Fault,
     InputError,
     Job,
     Model,
@@ -97,6 +98,19 @@ def test_a_result_has_typed_answers_and_what_came_of_the_run():
     assert (result.rounds, result.run_id, result.usage, result.cost) == (1, "r1", Usage(), 0.0)
     assert "facts" in result
     assert repr(result) == "<Result of run 'r1': SUCCESS, rounds: 1, '2'>"
+
+
+def test_a_result_says_whether_it_was_accepted_and_what_is_at_fault():
+    fault = Fault(operator="count", wrong="2", right="3")
+    rejected = Workflow(facts >> count, evaluator=Judge(wrong("Count.", faults=[fault])), max_rounds=1).run(
+        "a b", run_id="r"
+    )
+    assert (rejected.accepted, rejected.rejected, rejected.faults) == (False, True, (fault,))
+    assert (rejected.message.accepted, rejected.message.rejected) == (False, True)
+    assert repr(rejected) == "<Result of run 'r': rejected (EXECUTION_ERROR), rounds: 1, '2'>"
+    assert "at fault: count\n  wrong: 2\n  right: 3" in rejected._repr_html_()
+    accepted = Workflow(facts >> count).run("a b")
+    assert (accepted.accepted, accepted.rejected, accepted.faults) == (True, False, ())
 
 
 def test_an_evaluators_verdict_is_in_the_result_and_the_answer_is_still_the_last_operators():

@@ -23,6 +23,7 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
+from operad import Fault
 from operad.cli.telemetry import listening
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
@@ -50,7 +51,12 @@ from operad.runtime.values.text import cut
 
 JOB = Job(goal="goal", session_id="S")
 WRONG = WorkflowMessage(
-    status=WorkflowStatus.EXECUTION_ERROR, evaluation="too cold", lesson="be warm", blame=("a",), score=2
+    status=WorkflowStatus.EXECUTION_ERROR,
+    evaluation="too cold",
+    lesson="be warm",
+    faults=(Fault(operator="a", wrong="cold", right="warm"),),
+    unsure=("it snows",),
+    score=2,
 )
 RENDEZVOUS = 60.0
 
@@ -322,6 +328,8 @@ async def test_rounds_say_how_they_were_judged_and_the_last_one_decides(written)
     first, second = written["round 1"], written["round 2"]
     said = ("operad.status", "operad.evaluation", "operad.lesson", "operad.blame", "operad.score")
     assert [first.attributes[name] for name in said] == ["EXECUTION_ERROR", "too cold", "be warm", ("a",), 2]
+    assert [json.loads(fault)["wrong"] for fault in first.attributes["operad.faults"]] == ["cold"]
+    assert first.attributes["operad.unsure"] == ("it snows",)
     codes = [span.status.status_code for span in (first, second, written["workflow"])]
     assert codes == [StatusCode.ERROR, StatusCode.OK, StatusCode.OK]
     assert {span.attributes["openinference.span.kind"] for span in written.named("judge")} == {"EVALUATOR"}
@@ -329,11 +337,11 @@ async def test_rounds_say_how_they_were_judged_and_the_last_one_decides(written)
 
 
 async def test_a_run_that_is_judged_a_failure_is_an_error(written):
-    workflow = chain(Do("a"), listeners=[written.listener()], max_rounds=1)
+    workflow = chain(Do("a"), max_rounds=1, listeners=[written.listener()])
     workflow.set_evaluator(Judge(WRONG))
     await workflow.aexecute(JOB, ScriptedReasoner([]))
     assert written["workflow"].status.status_code is StatusCode.ERROR
-    assert written["workflow"].status.description == "EXECUTION_ERROR: too cold"
+    assert written["workflow"].status.description == "rejected: too cold (EXECUTION_ERROR)"
 
 
 async def test_workflows_inside_and_items_of_maps_lie_within_their_operators(written):

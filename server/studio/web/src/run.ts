@@ -1,6 +1,6 @@
 // A run as the canvas shows it: the spans that the server streams, folded to one state for each node.
 
-import type { Fields, Question, Round, RunPicture, Span } from "./types";
+import type { Fault, Fields, Question, Round, RunPicture, Span } from "./types";
 
 export interface RunState {
   id: string;
@@ -31,9 +31,10 @@ export interface NodeRun {
   progress: string;
   /** The number of the round that blamed it, and what it was told; 0 for none. */
   blamed: number;
+  faults: readonly Fault[];
   lesson: string;
-  /** Whether it ran again because another was blamed. */
-  again: boolean;
+  /** Why it ran again although it was not blamed; empty otherwise. */
+  again: string;
 }
 
 export const started = (id: string, what: string): RunState => ({
@@ -99,22 +100,31 @@ function nodeRuns(
   return found;
 }
 
-const NO_LESSON = { blamed: 0, lesson: "", again: false };
+const NO_LESSON = { blamed: 0, faults: [], lesson: "", again: "" };
+
+/** The place of a fault: the operator with the index of the item. */
+export const placeOf = (fault: Fault): string => (fault.item === null || fault.item === undefined ? fault.operator : `${fault.operator}[${fault.item}]`);
+
+/** Whether a place, such as sums[3] or draft/body, is that of a node or of a part of it. */
+const concerns = (place: string, id: string): boolean => place === id || place.startsWith(`${id}/`) || place.startsWith(`${id}[`);
 
 /** What the rounds of an expert say of a node: who was blamed runs again, and all that depends on it; others are reused. */
 function inRounds(run: NodeRun, id: string, ran: number, rounds: readonly Round[], judges: boolean): NodeRun {
   const round = rounds.length;
   const now = rounds[round - 1];
   if (!now || round < 2 || judges) return run;
-  const due = now.operators.includes(id);
-  const blamed = rounds.findLastIndex((each) => each.blame?.includes(id)) + 1;
+  const due = now.operators.includes(id) && !now.kept?.includes(id);
+  const blamed = rounds.findLastIndex((each) => each.blame?.some((place) => concerns(place, id))) + 1;
+  const repairs = rounds[round - 2]?.repairs ?? {};
+  const reason = Object.keys(repairs).find((place) => concerns(place, id) && repairs[place]);
   return {
     ...run,
     state: !due ? "reused" : ran < round ? "waiting" : run.state,
     seconds: !due || ran < round ? null : run.seconds,
     blamed,
+    faults: rounds[blamed - 1]?.faults?.filter((fault) => concerns(placeOf(fault), id)) ?? [],
     lesson: rounds[blamed - 1]?.lesson ?? "",
-    again: due && !blamed,
+    again: !due || blamed ? "" : reason ? repairs[reason]! : "a node before it was blamed",
   };
 }
 

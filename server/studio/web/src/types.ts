@@ -211,6 +211,21 @@ export interface Round {
   evaluation?: string;
   lesson?: string;
   blame?: string[];
+  faults?: Fault[];
+  /** The places of the operators that run again first, each with the reason where it is not blamed. */
+  repairs?: Record<string, string>;
+  /** The operators that kept their results, because their inputs had not changed. */
+  kept?: string[];
+}
+
+/** What an evaluator found to be wrong in an operator's result. */
+export interface Fault {
+  operator: string;
+  item: number | null;
+  wrong: string;
+  right: string;
+  lesson: string;
+  sure: boolean;
 }
 
 export interface RunPicture {

@@ -245,6 +245,23 @@ def nested(stage, new):
     return flow(Do(stage, "begin"), middle, Do(stage, "end"), into=new())
 
 
+def repaired_inside(stage, new):
+    """An item of a map and an operator of a nested workflow are blamed; what does not depend on them is kept."""
+    each = Map("each", flow(Do(stage, "one"), Do(stage, "two"), name="body"), over="list", concurrency=1)
+    inner = flow(Do(stage, "a"), Do(stage, "b"), Do(stage, "c"), name="in")
+    judge = Judge(stage, WRONG.model_copy(update={"blame": ("each[1]/two", "in/b")}), WorkflowMessage())
+    workflow = flow(Do(stage, "beside"), each, Do(stage, "end"), into=new(max_rounds=2), evaluator=judge)
+    workflow.add_operator(inner)
+    return workflow
+
+
+def repaired_in_vain(stage, new):
+    """The blamed operator says the same again, so that all after it is kept; its predecessor is suspected next."""
+    same = Do(stage, "b", lambda heard: f"b({heard[0]})")
+    judge = Judge(stage, *[WRONG.model_copy(update={"blame": ("b",)})] * 2, WorkflowMessage())
+    return flow(Do(stage, "a"), same, Do(stage, "c"), into=new(max_rounds=3), evaluator=judge)
+
+
 def retried_inside(stage, new):
     """A workflow in a workflow that succeeds at its third attempt."""
 
@@ -378,6 +395,8 @@ SHAPES = {
     "never content": never_content,
     "set aside": set_aside,
     "nested": nested,
+    "repaired inside": repaired_inside,
+    "repaired in vain": repaired_in_vain,
     "retried inside": retried_inside,
     "map": mapped("fail"),
     "map that skips": mapped("skip"),
@@ -388,7 +407,7 @@ SHAPES = {
     "race": raced,
     "leader": led,
 }
-IN_ORDER = SHAPES.keys() - {"diamond", "two judges", "set aside", "items at once", "race", "leader"}
+IN_ORDER = SHAPES.keys() - {"diamond", "repaired inside", "two judges", "set aside", "items at once", "race", "leader"}
 
 
 @pytest.fixture

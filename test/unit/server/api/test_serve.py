@@ -21,6 +21,7 @@ from operad.runtime import Action, Model, MonoModelReasoner, Policy, Retry, RunC
 from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
 from operad.server.api.event_log import EventLog
@@ -681,7 +682,10 @@ async def test_a_run_that_fails_and_one_that_is_judged_badly_are_errors_of_the_t
         failed = await mcp.call_tool("Expert", {"goal": "g"})
         judged = await mcp.call_tool("Bad", {"goal": "g"})
     assert (failed.is_error, "no figs" in failed.content[0].text) == (True, True)
-    assert (judged.is_error, judged.content[0].text) == (True, "figs?\n\nJudged INPUT_DATA_ERROR. No figs.\nBuy figs.")
+    assert (judged.is_error, judged.content[0].text) == (
+        True,
+        "figs?\n\nThe result was rejected: No figs. (INPUT_DATA_ERROR)\nBuy figs.",
+    )
 
 
 # Keys, hosts, bounds
@@ -875,9 +879,24 @@ async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():
         run = await here.ended("r")
         listed = await here.http.get("/runs")
     assert listed.json() == {
-        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "status")}],
+        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "accepted", "status")}],
     }
-    assert (run["goal"], run["status"]) == ("x" * 100_000, "SUCCESS")
+    assert (run["goal"], run["accepted"], run["status"]) == ("x" * 100_000, True, "SUCCESS")
+
+
+async def test_a_rejected_run_has_its_faults():
+    async def judged(job):
+        fault = Fault(operator="code", wrong="174", right="149")
+        status = WorkflowStatus.EXECUTION_ERROR
+        return WorkflowMessage(
+            scratchpad="174", status=status, evaluation="Wrong.", faults=[fault], unsure=["The rate."]
+        )
+
+    async with served(offered(Code(judged))) as here:
+        await here.http.post("/runs", json={"expert": "Expert", "goal": "x", "id": "r"})
+        run = await here.ended("r")
+    assert (run["accepted"], run["status"], run["unsure"]) == (False, "EXECUTION_ERROR", ["The rate."])
+    assert [(fault["operator"], fault["wrong"], fault["right"]) for fault in run["faults"]] == [("code", "174", "149")]
 
 
 async def test_followers_and_requests_a_minute_are_bounded():

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from operad import Fault
 from operad.cli.main import app
 from operad.runtime import events
 from operad.runtime.events.events_file import EventsFile, line_of
@@ -137,12 +138,62 @@ def test_markdown_tells_state_totals_rounds_and_graph(runs):
     assert "2 rounds · 20 model calls" in text
     assert "| `write` | done | 2 | " in text
     assert "| `complaint desk` | skipped |" in text
-    assert "**Round 1**: execution error, score 4; blamed: `write`" in text
+    assert "**Round 1**: rejected (execution error), score 4 · " in text
+    assert "findings:\n\n```text\nat fault: write\n```" in text
+    assert (
+        "changed:\n\n```text\nwrite:\n- The market for heat pumps grew.\n+ The market for heat pumps grew by 12%"
+        in text
+    )
+    assert re.search(r"\*\*Round 2\*\*: accepted.* · [\d,]+ → \d+ tokens, cost 0\.\d+ USD", text)
     assert "Give each sentence its figure" in text
     assert '["search the web"]:::done' in text
     rows = dict(re.findall(r"^\| `(.+?)` \|.*\| (◆?) ?\|$", text, flags=re.MULTILINE))
     assert rows["approve"] == "◆"
     assert rows["chart"] == ""
+
+
+def test_markdown_has_the_faults_what_was_kept_and_what_changed_in_a_blamed_item():
+    fault = Fault(operator="sums", item=1, wrong="```174`.30", right="149.40", lesson="Six.", sure=False)
+    at = {"path": ("sums",), "operator_id": "sums"}
+
+    def ran(round, *texts):
+        message = WorkflowMessage(
+            scratchpad="\n".join(texts), parts=[WorkflowMessage(scratchpad=text) for text in texts]
+        )
+        return events.OperatorFinished(round=round, seconds=1.0, message=message, **at)
+
+    text = markdown(
+        Trace.of(
+            [
+                events.RunStarted(workflow="w", goal="g", operators={"sums": (), "end": ("sums",)}),
+                events.RoundStarted(round=1, operators=("sums", "end")),
+                events.OperatorStarted(round=1, **at),
+                ran(1, "20", "174.30"),
+                events.RoundFinished(
+                    round=1, status=WorkflowStatus.EXECUTION_ERROR, evaluation="Wrong.", lesson="Six.", faults=(fault,),
+                    blame=("sums[1]",), unsure=("The rate.",), repairs={"facts": "no operator was blamed"},
+                ),
+                events.RoundStarted(round=2, operators=("sums", "end")),
+                events.OperatorStarted(round=2, **at),
+                ran(2, "20", "149.40"),
+                events.OperatorKept(round=2, path=("end",), operator_id="end"),
+                events.RoundFinished(round=2, status=WorkflowStatus.SUCCESS, evaluation="", lesson="", blame=()),
+            ]
+        )
+    )  # fmt: skip
+    findings = "\n".join(
+        (
+            "suspected: sums[1]",
+            "  wrong: ```174`.30",
+            "  right: 149.40",
+            "  lesson: Six.",
+            "not verified: The rate.",
+            "runs again, too, because no operator was blamed: facts",
+        )
+    )
+    assert f"findings:\n\n````text\n{findings}\n````\n" in text
+    assert "**Round 2**: accepted · kept, as the input did not change: `end`" in text
+    assert "changed:\n\n```text\nsums[1]:\n- 174.30\n+ 149.40\n```" in text
 
 
 def test_markdown_tells_of_errors_where_they_began(runs):

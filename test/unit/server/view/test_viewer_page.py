@@ -14,6 +14,7 @@ import msgspec
 import pytest
 from studio_page import AXE, faults_of
 
+from operad import Fault, WorkflowStatus
 from operad.runtime import events
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.message import WorkflowMessage
@@ -302,13 +303,92 @@ def test_the_rounds_stand_side_by_side_with_what_the_lesson_changed(brief):
             strict=True,
         )
     )
-    assert "execution error" in rows["Verdict"]
-    assert "success" in rows["Verdict"]
-    assert "write" in rows["Blamed"]
+    assert "rejected (execution error)" in rows["Verdict"]
+    assert "accepted" in rows["Verdict"]
+    assert "write" in rows["At fault"]
+    assert re.fullmatch(r"Cost\t0\.\d+ USD\t0\.\d+ USD", rows["Cost"])
+    assert not {"Kept, input unchanged", "Not verified", "Runs again, too"} & rows.keys()
     write = brief.locator("#rounds .change").first
     assert "Give each sentence its figure" in write.inner_text()
     assert "by 12% in 2024 [1], to 2.6 million [2]" in "".join(write.locator("ins").all_inner_texts())
     assert write.locator("del").all_inner_texts() != []
+
+
+def repaired(quote="total 174.30"):
+    """A run of which round 1 has a fault in an item of a map, and one inside a workflow, and round 2 keeps an operator."""
+    stamps = iter(range(1, 100))
+
+    def of(kind, path=(), round=1, **fields):
+        return kind(
+            run_id="r", path=path, operator_id=path[-1] if path else "", round=round, time=next(stamps), **fields
+        )
+
+    def ran(name, said, round=1, **fields):
+        message = WorkflowMessage(scratchpad=said, **fields)
+        path = tuple(name.split("/"))
+        return [
+            of(events.OperatorStarted, path, round),
+            of(events.OperatorFinished, path, round, seconds=1.0, message=message),
+        ]
+
+    inner = {"workflow": "draft", "operators": {"body": ()}}
+    faults = (
+        Fault(operator="sums", item=1, wrong=quote, right="total 149.40", lesson="Six pieces."),
+        Fault(operator="draft/body", wrong="1968", sure=False),
+    )
+    verdict = {
+        "status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "A sum is wrong.", "lesson": "Six pieces.", "faults": faults,
+        "blame": ("sums[1]", "draft/body"), "unsure": ("The rate of 2025.",),
+        "repairs": {"sums[1]": "", "facts": "an operator after it was blamed twice"},
+    }  # fmt: skip
+    parts = [WorkflowMessage(scratchpad=text) for text in ("total 20", quote)]
+    mended = [parts[0], WorkflowMessage(scratchpad="total 149.40")]
+    return [
+        of(events.RunStarted, workflow="bill", goal="Add up.", operators={"facts": (), "sums": ("facts",), "draft": ("facts",), "end": ("draft",)}),
+        of(events.RoundStarted, operators=("facts", "sums", "draft", "end")),
+        *ran("facts", "six pieces"), *ran("sums", f"total 20\n{quote}", parts=parts),
+        of(events.OperatorStarted, ("draft",)), of(events.WorkflowEntered, ("draft",), **inner),
+        of(events.RoundStarted, ("draft",), operators=("body",)), *ran("draft/body", "1968"),
+        of(events.OperatorFinished, ("draft",), seconds=1.0, message=WorkflowMessage(scratchpad="1968")),
+        *ran("end", "bye"),
+        of(events.RoundFinished, **verdict),
+        of(events.RoundStarted, round=2, operators=("facts", "sums", "draft", "end")),
+        *ran("sums", "total 20\ntotal 149.40", 2, parts=mended),
+        of(events.OperatorKept, ("end",), 2),
+        of(events.RoundFinished, round=2, status=WorkflowStatus.SUCCESS, evaluation="Right.", lesson="", blame=()),
+        of(events.RunFinished, round=2, message=WorkflowMessage(scratchpad="done"), seconds=1.0, rounds=2),
+    ]  # fmt: skip
+
+
+def test_faults_have_the_quotes_and_what_runs_again_or_is_kept_is_told_with_the_reason(opened):
+    tab = opened(report(Trace.of(repaired())))
+    tab.get_by_role("tab", name="Rounds").click()
+    tab.wait_for_selector("#rounds table")
+    rows = {row.split("\t")[0]: row for row in tab.locator("#rounds tr").all_inner_texts()}
+    assert "sums[1]\nwrong: total 174.30\nright: total 149.40\nSix pieces." in rows["At fault"]
+    assert "draft/body suspected\nwrong: 1968" in rows["At fault"]
+    assert "The rate of 2025." in rows["Not verified"]
+    assert "facts, because an operator after it was blamed twice" in rows["Runs again, too"]
+    assert rows["Kept, input unchanged"].endswith("end")
+    assert "Lesson" not in rows
+    first = tab.locator("#rounds .change").first.inner_text()
+    assert first.startswith("sums round 1 → 2")
+    assert "fault it was told" in first.lower()
+
+
+def test_blamed_items_and_inner_operators_mark_the_operators_around_them_and_kept_ones_are_not_waited_for(opened):
+    tab = opened(report(Trace.of(repaired())))
+    assert sorted(tab.locator(".card.blamed .name").all_inner_texts()) == ["draft", "sums"]
+    assert "is-reused" in card(tab, "end").get_attribute("class").split()
+
+
+def test_a_quote_of_a_fault_is_text_and_bounded(opened):
+    tab = opened(report(Trace.of(repaired("<img src=x onerror=alert(1)>\u202e" + "x" * 100_000))))
+    tab.get_by_role("tab", name="Rounds").click()
+    tab.wait_for_selector("#rounds .fault")
+    told = tab.locator("#rounds .fault").first.inner_text()
+    assert told.startswith("sums[1]\nwrong: <img src=x onerror=alert(1)>[U+202E]xxx")
+    assert len(told) < 3_000
 
 
 def test_the_timeline_unfolds_to_attempts_pauses_and_calls(brief):

@@ -5,7 +5,8 @@ import { NodeForm } from "../form/NodeForm";
 import { Icon, iconOf } from "../icons";
 import { inspected, shownDocument } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
-import type { Document, LastRun, NodeDocument, NodeType, Schema } from "../types";
+import type { Document, Fault, LastRun, NodeDocument, NodeType, Schema } from "../types";
+import { placeOf } from "../run";
 import { ValuesView, Writing } from "../values/ValueView";
 import { DocumentPanel } from "./DocumentPanel";
 
@@ -155,6 +156,22 @@ function Outputs({ node }: { node: NodeDocument }): ReactElement | null {
   );
 }
 
+const MOST_FAULTS = 20;
+const LONGEST_QUOTE = 2000;
+const quoted = (text: string): string => (text.length > LONGEST_QUOTE ? `${text.slice(0, LONGEST_QUOTE)}…` : text);
+
+/** What is wrong in a result, and what would be right. */
+function FaultView({ fault }: { fault: Fault }): ReactElement {
+  return (
+    <div dir="auto">
+      <h4>{placeOf(fault)}{fault.sure ? "" : " (suspected)"}</h4>
+      {fault.wrong && <p>Wrong: <del>{quoted(fault.wrong)}</del></p>}
+      {fault.right && <p>Right: <ins>{quoted(fault.right)}</ins></p>}
+      {fault.lesson && <p>{quoted(fault.lesson)}</p>}
+    </div>
+  );
+}
+
 /** Why a node was blamed, and what the lesson changed. */
 function Lesson({ node }: { node: NodeDocument }): ReactElement | null {
   const run = useStudio((state) => state.run?.nodes[node.id]);
@@ -166,11 +183,12 @@ function Lesson({ node }: { node: NodeDocument }): ReactElement | null {
     <section className="block lesson" aria-label="Rounds">
       <h3>Round {rounds.length}</h3>
       {run.state === "reused" && <p className="soft">Its result of an earlier round is reused.</p>}
-      {run.again && <p className="soft">Ran again, because a node before it was blamed.</p>}
+      {run.again && <p className="soft">Ran again, because {run.again}.</p>}
       {verdict && (
         <>
           <p className="fault error">Blamed in round {run.blamed}{verdict.evaluation ? `: ${verdict.evaluation}` : "."}</p>
-          {verdict.lesson && <><h4>Lesson</h4><p dir="auto">{verdict.lesson}</p></>}
+          {run.faults.slice(0, MOST_FAULTS).map((fault, at) => <FaultView key={at} fault={fault} />)}
+          {verdict.lesson && !run.faults.length && <><h4>Lesson</h4><p dir="auto">{verdict.lesson}</p></>}
         </>
       )}
       {before && run.state !== "reused" && <details open><summary>Produced before</summary><ValuesView values={before} /></details>}
