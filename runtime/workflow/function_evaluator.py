@@ -94,7 +94,6 @@ class FunctionEvaluator(BaseOperator[Any]):
                 lesson=fault.lesson or str(fault)[:LONGEST_LESSON],
                 faults=fault.faults,
                 blame=fault.blame,
-                faults=fault.faults,
             )
         if returned is None:
             return WorkflowMessage()
