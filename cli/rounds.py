@@ -13,7 +13,7 @@ from operad.runtime.values.errors import shorten
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.text import short_line
-from operad.runtime.values.verdict_text import changed_lines, finding_lines, verdict_text
+from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in, verdict_text
 
 MOST_ANSWERS = 10_000
 """Maximum number of operators whose answers are remembered, to be compared with those of the next round."""
@@ -78,7 +78,7 @@ class RoundLines:
 def verdict_line(event: events.RoundFinished) -> str:
     """Return the verdict on a round in one line: accepted or rejected, the reason, and the status."""
     where = f" of {'/'.join(event.path)}" if event.path else ""
-    evaluation = short_line(event.evaluation, LONGEST_EVALUATION)
+    evaluation = short_line(reason_in(event.evaluation, event.unsure), LONGEST_EVALUATION)
     return printable(f"round {event.round}{where}  {verdict_text(event.status, evaluation)}")
 
 
@@ -144,7 +144,8 @@ class Repetition:
         if self._rejected is None or not self._operators:
             return []
         number = self._rejected.round
-        reason = short_line(self._rejected.evaluation, LONGEST_EVALUATION).removesuffix(".")
+        rejected = self._rejected
+        reason = short_line(reason_in(rejected.evaluation, rejected.unsure), LONGEST_EVALUATION).removesuffix(".")
         return [
             printable(f"In round {number} {self._rejection_text()}: {reason}."),
             printable(f"In round {number + 1} {self._repetition_text(number + 1)}."),

@@ -27,7 +27,7 @@ from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Question
 from operad.runtime.values.text import short_line
-from operad.runtime.values.verdict_text import finding_lines, status_text, verdict_text
+from operad.runtime.values.verdict_text import finding_lines, reason_in, status_text, verdict_text
 
 LONGEST_SAID = 200
 """Maximum number of characters shown of an operator's output or of a job."""
@@ -219,7 +219,8 @@ def _result_facts(result: WorkflowMessage | str) -> Iterator[tuple[str, str]]:
         return
     yield "result", short_line(result.scratchpad, LONGEST_SAID)
     if result.evaluation:
-        yield "verdict", short_line(verdict_text(result.status, result.evaluation), MOST_OF_A_VERDICT)
+        reason = reason_in(result.evaluation, result.unsure)
+        yield "verdict", short_line(verdict_text(result.status, reason), MOST_OF_A_VERDICT)
     for line in finding_lines(result.faults, result.blame if result.rejected else (), result.unsure, {}):
         yield "", line
 

@@ -379,7 +379,7 @@ class Builder:
         if isinstance(spec, FunctionSpec):
             evaluator = self._function_operator(spec, defined)
         else:
-            evaluator = self._make(spec, defined, Evaluator, defaults.model)
+            evaluator = self._make(spec.model_copy(update={"check": None}), defined, Evaluator, defaults.model)
         if evaluator:
             workflow.add_evaluator(evaluator, policy=policy)
 

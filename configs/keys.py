@@ -97,7 +97,7 @@ KEYS: Mapping[str, Keys] = {
 
 CLASS_KEYS = _keys(
     "server workflow folder gold object_info key subtask model",
-    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns "
+    "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns check "
     "temperature thinking settings",
 )
 """Parameters (`params`) of classes of Operad."""

@@ -244,7 +244,7 @@ def _local(spec: LocalToolSpec, place: Place) -> Iterator[Part]:
     yield Named(spec.module_path, spec.name)
 
 
-def _function(spec: FunctionSpec, place: Place) -> Iterator[Part]:
+def _function(spec: FunctionSpec | CheckSpec, place: Place) -> Iterator[Part]:
     yield _named(spec.function)
 
 
@@ -257,8 +257,6 @@ def _named(function: str) -> Named:
 def _operator(spec: OperatorSpec, place: Place) -> Iterator[Part]:
     if spec.written_by:
         yield _named(spec.written_by)
-    if isinstance(spec.check, CheckSpec):
-        yield _named(spec.check.function)
     if spec.class_:
         yield from class_parts(spec.class_, spec.params, place)
 
@@ -283,6 +281,7 @@ READERS: Mapping[type[BaseModel], Callable[[Any, Place], Iterator[Part]]] = {
     ReadyToolSpec: _ready,
     LocalToolSpec: _local,
     FunctionSpec: _function,
+    CheckSpec: _function,
     OperatorSpec: _operator,
     TypedSpec: _typed,
 }

@@ -13,6 +13,7 @@ from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.values.verdict_text import NOT_VERIFIED
 
 INSTRUCTION = """\
 Judge what the operators produced for the job.
@@ -211,7 +212,7 @@ def verdict_of(said: Mapping[str, Any], form: VerdictForm, **fields: Any) -> Wor
         unsure += [": ".join(filter(None, [fault.place, fault.wrong or fault.advice])) for fault in faults]
         faults = ()
     evaluation = cast("str", said["evaluation"])
-    doubts = "Not verified: " + "; ".join(unsure) if unsure else ""
+    doubts = NOT_VERIFIED + "; ".join(unsure) if unsure else ""
     return WorkflowMessage(
         status=status,
         evaluation="\n".join(filter(None, [evaluation, doubts])),

@@ -29,8 +29,8 @@ from operad.operators.operator_arguments import (
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
-from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator, refusing_jobs
+from operad.runtime.graph.call import OperatorCall, refusing_jobs
+from operad.runtime.graph.operator import Answer, BaseOperator
 from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, passages_for
 from operad.runtime.knowledge.run_insights import RunInsights

@@ -7,16 +7,14 @@ from __future__ import annotations
 
 from operad.configs.schema.base import OTHER_NAMES, Spec, title
 from operad.configs.schema.file import KINDS, ConfigSpec, DurableSpec, EnvSpec, ExpertSpec, LeaderSpec, json_schema
+from operad.configs.schema.limits import ERRORS, BudgetSpec, CacheSpec, ReplacementSpec, RetrySpec
 from operad.configs.schema.models import EmbeddingsSpec, LimitsSpec, MakerSpec, ModelSpec
 from operad.configs.schema.operators import (
-    ERRORS,
     FUNCTION,
     NEEDS_NODES,
     NODE,
     OPERATOR,
     SEVERAL,
-    BudgetSpec,
-    CacheSpec,
     CheckSpec,
     FallbackSpec,
     FunctionSpec,
@@ -24,8 +22,6 @@ from operad.configs.schema.operators import (
     MapSpec,
     OperatorSpec,
     PolicySpec,
-    ReplacementSpec,
-    RetrySpec,
     StepSpec,
     TypedSpec,
     WorkflowLikeSpec,

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
-from collections.abc import Mapping
 from typing import Annotated, Any, ClassVar, Literal, cast
 
 from pydantic import (
@@ -17,30 +15,14 @@ from pydantic import (
     model_validator,
 )
 
-from operad.configs.schema.base import Amount, Count, Seconds, Spec, kind
+from operad.configs.schema.base import Count, Spec, kind
+from operad.configs.schema.limits import BudgetSpec, CacheRef, RejectRef, RetryRef, TimeoutRef
 from operad.configs.schema.models import LimitsSpec, ModelRef
 from operad.configs.schema.tools import ActionRef, Dotted, ToolRef
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.schedule import Join
 from operad.runtime.reasoning.task import Example
-from operad.runtime.values import errors
-from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.ids import id_fault
-
-_ALWAYS_FINAL = {"BudgetError", "MissingExtraError", "PausedError", "RunningLoopError"}
-
-ERRORS: Mapping[str, type[Exception]] = {
-    **{
-        name: kind
-        for name, kind in vars(errors).items()
-        if isinstance(kind, type) and issubclass(kind, errors.OperadError) and name not in _ALWAYS_FINAL
-    },
-    **{
-        name: getattr(builtins, name)
-        for name in ("ConnectionError", "Exception", "OSError", "RuntimeError", "TimeoutError", "ValueError")
-    },
-}
-"""The errors that `retry.on` may name."""
 
 
 def _without_slash(operator_id: str) -> str:
@@ -49,15 +31,7 @@ def _without_slash(operator_id: str) -> str:
     return operator_id
 
 
-def _known_error(name: str) -> str:
-    if name not in ERRORS:
-        raise ValueError(f"there is no error {name!r}{did_you_mean(name, ERRORS)}; known: {', '.join(sorted(ERRORS))}")
-    return name
-
-
 OperatorId = Annotated[str, AfterValidator(_without_slash)]
-
-ErrorName = Annotated[str, AfterValidator(_known_error), WithJsonSchema({"enum": sorted(ERRORS)})]
 
 NEEDS_NODES = {"iteration", "iteration-start", "loop", "loop-start", "loop-end", "conversation", "assigner"}
 """Node types that work only where all of their workflow is typed nodes."""
@@ -105,64 +79,6 @@ def _evaluators_kind(value: Any) -> str:
     return SEVERAL if isinstance(value, list) else _evaluator_kind(value)
 
 
-def _cache_kind(value: Any) -> str:
-    return "definition" if isinstance(value, dict | CacheSpec) else "switch"
-
-
-class RetrySpec(Spec):
-    """Retries after an error, with growing delays."""
-
-    attempts: Count = Field(default=3, description="Maximum number of attempts, including the first.")
-    first_delay: Seconds = Field(default=1.0, description="Maximum delay before the second attempt, in seconds.")
-    max_delay: Seconds = Field(default=60.0, description="Maximum delay before any attempt, in seconds.")
-    on: list[ErrorName] | None = Field(
-        default=None,
-        min_length=1,
-        description="Errors to retry; by default transient ones: no connection, 429, 5xx, timeouts.",
-    )
-
-
-def _attempts(value: Any) -> Any:
-    if isinstance(value, str | bool):
-        raise ValueError(f"must be a number of attempts, or a mapping, not {value!r}"[:120])
-    return {"attempts": value} if isinstance(value, int) else value
-
-
-RetryRef = Annotated[RetrySpec, BeforeValidator(_attempts, json_schema_input_type=Count | RetrySpec)]
-"""Retries: a number of attempts, or a mapping."""
-
-
-class TimeoutSpec(Spec):
-    """Time limits of an attempt."""
-
-    run: Seconds | None = Field(default=None, description="Maximum seconds of an attempt.")
-    idle: Seconds | None = Field(default=None, description="Maximum seconds without a token, tool call or other event.")
-
-
-def _seconds(value: Any) -> Any:
-    if isinstance(value, str | bool):
-        raise ValueError(f"must be a number of seconds, or a mapping with run and idle, not {value!r}"[:120])
-    return {"run": value} if isinstance(value, int | float) else value
-
-
-TimeoutRef = Annotated[TimeoutSpec, BeforeValidator(_seconds, json_schema_input_type=Seconds | TimeoutSpec)]
-"""Time limits: seconds of an attempt, or a mapping."""
-
-
-class CacheSpec(Spec):
-    """Cache of messages: equal input is answered without a model call."""
-
-    path: str | None = Field(
-        default=None, min_length=1, description="SQLite file, relative to this file; by default in memory."
-    )
-    max_age: Seconds | None = Field(default=None, description="Lifetime of a message in seconds.")
-
-
-CacheRef = Annotated[
-    Annotated[bool, Tag("switch")] | Annotated[CacheSpec, Tag("definition")], Discriminator(_cache_kind)
-]
-
-
 class FallbackSpec(Spec):
     """Replacement of an operator after its last attempt failed: an operator, a model, or a message."""
 
@@ -180,30 +96,6 @@ class FallbackSpec(Spec):
         if (self.operator is not None) + (self.model is not None) + is_message != 1:
             raise ValueError("a fallback is one of: an operator, a model, a message (text, outputs, port)")
         return self
-
-
-class ReplacementSpec(Spec):
-    """Message in place of a rejected result: a text, or outputs."""
-
-    text: str | None = Field(default=None, description="The text.")
-    outputs: dict[str, JsonValue] | None = Field(default=None, description="Named outputs.")
-
-    @model_validator(mode="after")
-    def _something(self) -> ReplacementSpec:
-        if self.text is None and self.outputs is None:
-            raise ValueError("a message has a text, outputs, or both")
-        return self
-
-
-def _reject_kind(value: Any) -> str:
-    return "effect" if isinstance(value, str) else "message"
-
-
-RejectRef = Annotated[
-    Annotated[Literal["stop", "continue"], Tag("effect")] | Annotated[ReplacementSpec, Tag("message")],
-    Discriminator(_reject_kind),
-]
-"""Effect of a rejected result."""
 
 
 class GuardSpec(Spec):
@@ -238,6 +130,12 @@ class MapSpec(Spec):
     )
 
 
+def _some_words(criterion: str) -> str:
+    if not criterion.strip():
+        raise ValueError("is empty: say what the answer must be like, or remove the key")
+    return criterion
+
+
 class CheckSpec(Spec):
     """Function that checks the answers of an operator."""
 
@@ -248,7 +146,8 @@ class CheckSpec(Spec):
 
 
 CheckRef = Annotated[
-    Annotated[str, Field(pattern=r"\S"), Tag("name")] | Annotated[CheckSpec, Tag("definition")], Discriminator(kind)
+    Annotated[str, AfterValidator(_some_words), Tag("name")] | Annotated[CheckSpec, Tag("definition")],
+    Discriminator(kind),
 ]
 """Check of an answer: a criterion in words, or a function."""
 
@@ -406,17 +305,6 @@ _Evaluator = (
 EvaluatorRef = Annotated[_Evaluator, Discriminator(_evaluator_kind)]
 
 EvaluatorRefs = Annotated[_Evaluator | Annotated[list[EvaluatorRef], Tag(SEVERAL)], Discriminator(_evaluators_kind)]
-
-
-class BudgetSpec(Spec):
-    """Budget of one run, with all runs nested in it."""
-
-    tokens: Count | None = Field(default=None, description="Prompt and completion tokens.")
-    calls: Count | None = Field(default=None, description="Model calls.")
-    cost: Amount | None = Field(default=None, description="US dollars; the models need a known price.")
-    seconds: Seconds | None = Field(
-        default=None, description="Seconds from the start, without those of questions to a person."
-    )
 
 
 def _some_evaluator(value: Any) -> Any:

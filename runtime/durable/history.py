@@ -9,30 +9,23 @@ that contains others ends when a later event implies its end.
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
-from functools import partial
 from typing import Any, cast
 
 from msgspec.structs import replace
 from pydantic import ValidationError
 
 from operad.runtime import events
-from operad.runtime.durable.codec import Outcome
-from operad.runtime.durable.description import Description
-from operad.runtime.durable.restart import following
+from operad.runtime.durable.history_levels import Container, Level
+from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuestion, StoredRun
 from operad.runtime.durable.step_timeline import StoredStep, moments
 from operad.runtime.events import Event
 from operad.runtime.events.journal import bare
-from operad.runtime.graph.build import ports_of_edges
 from operad.runtime.values.errors import describe
-from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.places import NO_REPAIRS, place_of, repairs_of
-from operad.runtime.workflow.rounds import Rounds, finished
+from operad.runtime.workflow.rounds import finished
 from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
 
 
@@ -73,120 +66,6 @@ def history(
     return derived.events
 
 
-@dataclass
-class _Level:
-    """Execution of one workflow: the outermost one, or one nested in an operator.
-
-    Attributes:
-        path: Path of the operator that contains the workflow, with the index of a map's item.
-        about: Description of the workflow.
-        rounds: State of the rounds.
-        to_run: Operators that run in the current round.
-        begun: Operators and evaluators that have started in the current round.
-        start_times: Start times of unfinished operators.
-        around: Unfinished operators that contain others, by id; they have no records.
-        failed: Errors raised in the current round, by operator.
-        verdicts: Verdicts of the evaluators in the current round.
-        is_judged: True if the current round has ended with a verdict.
-        messages: Last message of each operator.
-        verdict: Verdict on the last round, if any.
-        cut: Operators of which an evaluator was shown a part only, in the current round.
-        inside: Last execution of each workflow inside an operator, by the operator with the index of a map's item.
-    """
-
-    path: tuple[str, ...]
-    about: Description
-    rounds: Rounds = field(default_factory=partial(Rounds, max_rounds=sys.maxsize))
-    to_run: tuple[str, ...] = ()
-    begun: set[str] = field(default_factory=set[str])
-    start_times: dict[str, float] = field(default_factory=dict[str, float])
-    around: dict[str, _Container] = field(default_factory=dict[str, "_Container"])
-    failed: dict[str, BaseException] = field(default_factory=dict[str, BaseException])
-    verdicts: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
-    is_judged: bool = False
-    messages: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
-    verdict: WorkflowMessage | None = None
-    cut: list[str] = field(default_factory=list[str])
-    inside: dict[str, _Level] = field(default_factory=dict[str, "_Level"])
-
-    @property
-    def operators(self) -> Mapping[str, Any]:
-        return self.about.get("operators", {})
-
-    @property
-    def judges(self) -> Mapping[str, Any]:
-        return self.about.get("evaluators", {})
-
-    @property
-    def before(self) -> dict[str, tuple[str, ...]]:
-        """Ids of the predecessors of each operator."""
-        return {name: tuple(described.get("after", ())) for name, described in self.operators.items()}
-
-    @property
-    def ports(self) -> dict[str, dict[str, tuple[str, ...]]]:
-        """Ports of the edges to each operator, by predecessor; edges without ports are left out."""
-        return ports_of_edges({name: described.get("after", {}) for name, described in self.operators.items()})
-
-    def tails(self) -> list[WorkflowMessage]:
-        """Return the messages of the operators without successors."""
-        has_children = {parent for parents in self.before.values() for parent in parents}
-        last = [name for name in self.operators if name not in has_children] or list(self.messages)
-        return [self.messages[name] for name in last if name in self.messages]
-
-    def operator(self, name: str) -> str:
-        """Return an operator's id, without the index of a map's item."""
-        return name if name in self.operators else without_index(name)
-
-    def again(self) -> tuple[str, ...]:
-        """Return the operators that may run in the next round: those to repair, and all that depend on them."""
-        places = [place_of(fault.place, self.operators) for fault in self.rounds.repairs]
-        first = {place.operator for place in places if place} | self.failed.keys()
-        again = {*first, *following(first, self.operators)}
-        return tuple(name for name in self.operators if name in again)
-
-    def runs(self, name: str) -> list[_Level]:
-        """Return the last executions of the workflows inside an operator, in the order of a map's items."""
-        last = [inside for step, inside in self.inside.items() if self.operator(step) == name]
-        return sorted(last, key=lambda inside: item.index if (item := MapItem.parse(inside.path[-1])) else 0)
-
-    def goes_on_from(self, earlier: _Level, around: Rounds, name: str) -> None:
-        """Continue an earlier execution of the workflow, in which a later round of the workflow around it repairs faults.
-
-        Args:
-            earlier: The earlier execution.
-            around: State of the rounds of the workflow around it.
-            name: The operator that contains the workflow.
-        """
-        self.messages = dict(earlier.messages)
-        repairs = repairs_of(around.repairs, {name: 0, without_index(name): 0}).get(0, NO_REPAIRS)
-        self.rounds = replace(self.rounds, repairs=repairs.inside(name))
-
-    def message(self, job: Job) -> WorkflowMessage | None:
-        """Return the message of the workflow; None if no operator has a message yet."""
-        if self.rounds.best is not None:
-            return cast("WorkflowMessage", self.rounds.best)
-        return joined_tails(tails, job) if (tails := self.tails()) else None
-
-
-@dataclass
-class _Container:
-    """Unfinished operator that contains other operators.
-
-    Attributes:
-        inside: Executions of the workflows in the operator, by key.
-        usage: Usage of these executions.
-        attempt: Current attempt of the operator.
-    """
-
-    inside: dict[str, _Level] = field(default_factory=dict[str, "_Level"])
-    usage: Usage = NO_USAGE
-    attempt: int = 1
-
-    def error(self) -> BaseException | None:
-        """Return the last error raised inside the operator, if any."""
-        return next((error for inside in reversed(self.inside.values()) for error in inside.failed.values()), None)
-
-
 class _Derivation:
     """Derivation of the events of a run: the events so far, and the state of the run at this point.
 
@@ -199,7 +78,7 @@ class _Derivation:
     def __init__(self, kept: StoredRun, job: Job) -> None:
         self.events: list[Event] = []
         self.at = kept.created
-        self.top = _Level((), json.loads(kept.graph))
+        self.top = Level((), json.loads(kept.graph))
         self._kept = kept
         self._job = job
 
@@ -238,7 +117,7 @@ class _Derivation:
         else:
             self._finish(level, name, outcome.message, attempt, seconds=step.seconds)
 
-    def _levels_of(self, key: str) -> list[tuple[_Level, str, int]]:
+    def _levels_of(self, key: str) -> list[tuple[Level, str, int]]:
         """Return workflow, operator and round of each level of a key, the outermost first; start levels if needed."""
         operator, _, part = key.partition("//")
         steps, (names, rounds) = operator.split("/"), bare(operator)
@@ -252,14 +131,14 @@ class _Derivation:
             self._begin_container(*levels[-1])
         return levels
 
-    def _begin_container(self, level: _Level, name: str, round: int) -> _Container:
+    def _begin_container(self, level: Level, name: str, round: int) -> Container:
         """Return an operator that contains others; start it if it has not started."""
         if (name := level.operator(name)) not in level.around:
             self._begin(level, name, round)
-            level.around[name] = _Container()
+            level.around[name] = Container()
         return level.around[name]
 
-    def _enter_workflow(self, level: _Level, name: str, round: int, key: str, first: str) -> _Level:
+    def _enter_workflow(self, level: Level, name: str, round: int, key: str, first: str) -> Level:
         """Return the execution of a workflow inside an operator; start it if it has not started.
 
         Args:
@@ -278,7 +157,7 @@ class _Derivation:
                 retried = events.OperatorRetried(error=describe(error), delay=0.0)
                 self.append(retried, (*level.path, operator), operator, round, container.attempt)
                 container.attempt = attempt
-            inside = container.inside[key] = _Level(
+            inside = container.inside[key] = Level(
                 (*level.path, name), level.operators.get(operator, {}).get("inside", {})
             )
             if inside.operator(first) not in (*inside.operators, *inside.judges):
@@ -294,7 +173,7 @@ class _Derivation:
 
     # Events of operators without stored records
 
-    def _begin(self, level: _Level, name: str, round: int) -> None:
+    def _begin(self, level: Level, name: str, round: int) -> None:
         before = [*level.around] if name in level.judges else level.before.get(name, ())
         for operator in before:
             self._end_container(level, operator)
@@ -302,7 +181,7 @@ class _Derivation:
         level.start_times[name] = self.at
         self.append(events.OperatorStarted(), (*level.path, name), name, round, 1)
 
-    def _finish(self, level: _Level, name: str, message: WorkflowMessage, attempt: int = 1, *, seconds: float) -> None:
+    def _finish(self, level: Level, name: str, message: WorkflowMessage, attempt: int = 1, *, seconds: float) -> None:
         level.start_times.pop(name, None)
         finished = events.OperatorFinished(seconds=seconds, message=message)
         self.append(finished, (*level.path, name), name, level.rounds.number, attempt)
@@ -314,7 +193,7 @@ class _Derivation:
             self._finish_round(level, join_verdicts([level.verdicts[judge] for judge in level.judges]))
 
     def _fail(
-        self, level: _Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
+        self, level: Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
     ) -> None:
         level.start_times.pop(name, None)
         level.messages.pop(name, None)
@@ -322,7 +201,7 @@ class _Derivation:
         failed = events.OperatorFailed(seconds=seconds, usage=usage, error=describe(error))
         self.append(failed, (*level.path, name), name, level.rounds.number, attempt)
 
-    def _end_container(self, level: _Level, name: str, *, failed: bool = False) -> None:
+    def _end_container(self, level: Level, name: str, *, failed: bool = False) -> None:
         """End an operator that contains others, if it is unfinished, because a later event implies its end.
 
         Args:
@@ -349,7 +228,7 @@ class _Derivation:
 
     # Rounds
 
-    def _go_to_round(self, level: _Level, round: int) -> None:
+    def _go_to_round(self, level: Level, round: int) -> None:
         """Start a round of a workflow, after ending the round before it."""
         if round <= level.rounds.number:
             return
@@ -364,7 +243,7 @@ class _Derivation:
         level.cut.clear()
         self.append(events.RoundStarted(operators=again), level.path, round=round)
 
-    def _end_round(self, level: _Level, *, failed: bool = False) -> None:
+    def _end_round(self, level: Level, *, failed: bool = False) -> None:
         """End the current round: by its verdict, by an error, or because all its operators have finished."""
         for name in list(level.around):
             self._end_container(level, name, failed=failed)
@@ -382,7 +261,7 @@ class _Derivation:
             # A verdict of an evaluator in code, after which no model was asked; or the last one, as nothing changed.
             self._finish_round(level, join_verdicts([verdict for verdict in verdicts if verdict]))
 
-    def _finish_round(self, level: _Level, verdict: WorkflowMessage, *, by_error: bool = False) -> None:
+    def _finish_round(self, level: Level, verdict: WorkflowMessage, *, by_error: bool = False) -> None:
         """End the current round with a verdict; operators that have not started were skipped."""
         level.is_judged = True
         level.verdict = verdict
@@ -430,7 +309,7 @@ class _Derivation:
         error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "its result cannot be read")
         self.append(events.RunFailed(error=error, seconds=seconds, usage=_usage(kept)))
 
-    def _cancel(self, level: _Level, failed: Sequence[str] = ()) -> None:
+    def _cancel(self, level: Level, failed: Sequence[str] = ()) -> None:
         """Cancel unfinished operators; operators that contain the failed operator fail instead.
 
         Args:
@@ -438,7 +317,7 @@ class _Derivation:
             failed: Path of the failed operator, relative to the workflow; empty for none.
         """
         for name, began in list(level.start_times.items()):
-            container = level.around.pop(name, _Container())
+            container = level.around.pop(name, Container())
             is_failed = bool(failed) and level.operator(failed[0]) == name
             for inside in container.inside.values():
                 self._cancel(inside, failed[1:] if is_failed and inside.path[-1] == failed[0] else ())

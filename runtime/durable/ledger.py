@@ -14,9 +14,9 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow, leaves
+from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.recording import Recording
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.rows import StepRow, StoredQuestion
 from operad.runtime.values.errors import InputError
 

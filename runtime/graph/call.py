@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Protocol
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -12,6 +13,7 @@ from typing_extensions import Self
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
@@ -130,3 +132,22 @@ class Executable(Protocol):
     ) -> WorkflowMessage | str:
         """Do the work; plain text counts as a message with that text."""
         ...
+
+
+R = TypeVar("R", bound=Callable[..., Any])
+
+
+def refusing_jobs(run: R) -> R:
+    """Decorate the method `run` of an operator: it raises InputError for a job, which belongs to a workflow's `run`."""
+
+    @functools.wraps(run)
+    def checked(self: Any, call: Any = None, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(call, OperatorCall):
+            class_name = type(self).__name__
+            raise InputError(
+                f"{class_name}.run(…) got {short_repr(call)}: an operator runs in a workflow: "
+                f"Workflow({class_name}(…)).run(…)"
+            )
+        return run(self, call, *args, **kwargs)
+
+    return cast("R", checked)

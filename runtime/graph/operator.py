@@ -14,7 +14,6 @@ from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Step
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -288,25 +287,6 @@ def started(operator: BaseOperator[Any], call: OperatorCall) -> Coroutine[Any, A
     return cast("Coroutine[Any, Any, Answer]", operator.run(call.own() if operator.is_foreign else call))
 
 
-R = TypeVar("R", bound=Callable[..., Any])
-
-
-def refusing_jobs(run: R) -> R:
-    """Decorate the method `run` of an operator: it raises InputError for a job, which belongs to a workflow's `run`."""
-
-    @functools.wraps(run)
-    def checked(self: Any, call: Any = None, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(call, OperatorCall):
-            class_name = type(self).__name__
-            raise InputError(
-                f"{class_name}.run(…) got {short_repr(call)}: an operator runs in a workflow: "
-                f"Workflow({class_name}(…)).run(…)"
-            )
-        return run(self, call, *args, **kwargs)
-
-    return cast("R", checked)
-
-
 def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
     """Return a method `run` or `execute` that is not ``async``, with a check that its answer can be awaited."""
 
@@ -318,7 +298,6 @@ def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _awaitable(answer: Any, owner: object, method: str) -> Awaitable[Answer]:
-    """Return the answer of a method, or raise InputError if it cannot be awaited."""
     if inspect.isawaitable(answer):
         return answer
     raise InputError(f"{type(owner).__name__}.{method} must be async: write `async def {method}(self, …)`")

@@ -10,6 +10,9 @@ from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.text import short_line, shortened
 
+NOT_VERIFIED = "Not verified: "
+"""Beginning of the line of an evaluation that lists what could not be verified."""
+
 LONGEST_QUOTE = 300
 """Maximum number of characters of a quote, an advice or a statement."""
 
@@ -37,6 +40,13 @@ def verdict_text(status: WorkflowStatus, evaluation: str) -> str:
     """Return a verdict for people: ``rejected: too long (EXECUTION_ERROR)``, or ``accepted: short enough``."""
     word, name = ("accepted", "") if status is WorkflowStatus.SUCCESS else ("rejected", f" ({status.value})")
     return f"{word}: {evaluation}{name}" if evaluation else f"{word}{name}"
+
+
+def reason_in(evaluation: str, unsure: Sequence[str]) -> str:
+    """Return an evaluation without the line of the statements that could not be verified, which are listed apart."""
+    if not unsure:
+        return evaluation
+    return "\n".join(line for line in evaluation.splitlines() if not line.startswith(NOT_VERIFIED))
 
 
 def finding_lines(

@@ -27,6 +27,7 @@ from msgspec.structs import replace
 
 from operad.runtime.events import RoundFinished
 from operad.runtime.values.fault import Fault, blamed_by
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.places import faults_of, place_of
 
@@ -35,7 +36,7 @@ Verdict = WorkflowMessage | RoundFinished
 
 AGAIN = "an operator after it was at fault again"
 CUT = "no operator was blamed, and the evaluator did not see all of its work"
-NOBODY = "no operator was blamed"
+NO_BLAME = "no operator was blamed"
 
 
 class Rounds(Struct, frozen=True):
@@ -126,18 +127,27 @@ def _widened(
     for fault in faults:
         places = {fault.place}
         for _ in range(repaired[fault.place] - 1):
-            places = {parent for place in places for parent in before.get(place, ())}
+            places = {parent for place in places for parent in _predecessors(place, before)}
             for place in sorted(places - blamed - reasons.keys()):
                 reasons[place] = AGAIN
                 repairs.append(fault.model_copy(update={"operator": place, "item": None, "sure": False}))
     return tuple(repairs), reasons
 
 
+def _predecessors(place: str, before: Mapping[str, Sequence[str]]) -> list[str]:
+    """Return the predecessors of a place that have run; those of the operator around it, if its own are not known."""
+    found = place
+    while found and found not in before:
+        around, _, step = found.rpartition("/")
+        found = found.removesuffix(step) + whole if (whole := without_index(step)) != step else around
+    return [parent for parent in before.get(found, ()) if parent in before]
+
+
 def _suspects(
     verdict: WorkflowMessage, operators: Sequence[str], cut: Sequence[str]
 ) -> tuple[tuple[Fault, ...], Mapping[str, str]]:
     """Return the faults to repair after a verdict that blames nobody."""
-    suspects, reason = (cut[:1], CUT) if cut else (operators, NOBODY)
+    suspects, reason = (cut[:1], CUT) if cut else (operators, NO_BLAME)
     lesson = verdict.lesson or verdict.evaluation
     sure = len(suspects) == 1 and not cut
     faults = tuple(Fault(operator=place, lesson=lesson, sure=sure) for place in suspects)

@@ -17,7 +17,7 @@ from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
 from operad.runtime.values.valid_json import to_json
-from operad.runtime.values.verdict_text import changed_lines, finding_lines
+from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in
 
 MOST_ROWS = 100
 MOST_IN_PICTURE = 100
@@ -136,7 +136,7 @@ def _round(span: Span) -> Iterator[str]:
     faults = [Fault.model_validate(fault) for fault in details.get("faults", ())]
     found = finding_lines(faults, details.get("blame", ()), details.get("unsure", ()), details.get("repairs", {}))
     texts = {
-        "evaluation": details.get("evaluation", ""),
+        "evaluation": reason_in(details.get("evaluation", ""), details.get("unsure", ())),
         "findings": "\n".join(found),
         "lesson": "" if faults else details.get("lesson", ""),
     }

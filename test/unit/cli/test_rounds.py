@@ -16,7 +16,7 @@ class Work(Operator):
             events.emit(events.Progress(done=1, total=1 if lesson else 10))
         if self.get_id() == "fail" and not lesson:
             raise FaultError("no dates", lesson="Give dates.", blame=["fail"])
-        return WorkflowMessage(scratchpad="text")
+        return WorkflowMessage(scratchpad=f"text, {lesson}")
 
 
 class Judge(Evaluator):

@@ -162,3 +162,60 @@ def test_parameters_of_a_mapped_function_are_checked_in_the_file(write):
             "to 'item'",
         )
     ]
+
+
+# Checks
+
+
+CHECKED = """operators:
+  - &answer {instruction: Answer., check: {function: checks.brief}}
+  - &again {instruction: Say it again., check: It names a gas.}
+experts: [{profile: {name: A}, workflow: [[*answer, *again]]}]
+"""
+CHECKS = "def brief(answer):\n    if len(answer) > 5:\n        raise ValueError('at most five letters')\n\ndef two(a, b):\n    pass\n"
+
+
+@pytest.fixture
+def checked(write):
+    def checked(text=CHECKED):
+        file = write(text)
+        (file.parent / "checks.py").write_text(CHECKS)
+        return file
+
+    return checked
+
+
+def test_the_answers_of_an_operator_are_checked_by_a_function_or_words(checked):
+    workflow = load(checked(), trust=True).expert().workflow
+    said = ["argon gas", "argon", "the gas", '{"meets": false, "wrong": "the gas", "right": "argon"}', "argon"]
+    with ScriptedReasoner([*said, '{"meets": true, "wrong": "", "right": ""}']) as reasoner:
+        assert workflow.run("go", reasoner).text == "argon"
+    faults = [task.rejection.faults[0] for task in reasoner.tasks if task.rejection]
+    assert [(fault.operator, fault.wrong, fault.lesson) for fault in faults] == [
+        ("answer", "", "at most five letters"),
+        ("again", "the gas", "The answer must meet this criterion: It names a gas."),
+    ]
+
+
+def test_a_file_with_a_check_by_a_function_needs_trust_and_one_with_words_does_not(checked):
+    (capability,) = preview(checked()).capabilities.each
+    assert (capability.kind, capability.what, capability.where) == ("code", "brief", "checks.py")
+    assert preview(checked(CHECKED.replace("{function: checks.brief}", "It is brief."))).capabilities.each == ()
+
+
+@pytest.mark.parametrize(
+    ("check", "expected"),
+    [
+        ("{function: checks.brif}", ("function", ":2 operators[0].check.function", "module 'checks' has no 'brif' (did you mean 'brief'?)")),
+        ("{function: checks.two}", ("value", ":2 operators[0].check", "two must take one argument: the answer")),
+        ("''", ("value", ":2 operators[0].check", "is empty: say what the answer must be like, or remove the key")),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("opened", [preview, lambda file: load(file, trust=True)], ids=["checked", "loaded"])
+def test_a_check_is_checked_at_its_place(checked, check, expected, opened):
+    assert issues(checked(CHECKED.replace("{function: checks.brief}", check)), opened) == [expected]
+
+
+def test_an_evaluator_has_no_check(checked):
+    text = CHECKED.replace("workflow:", "evaluator: {instruction: Judge., check: It is fair.}, workflow:")
+    assert issues(checked(text)) == [("value", ":4 experts[0].evaluator.check", "an evaluator cannot have 'check'")]

@@ -61,7 +61,7 @@ FOLLOWED = re.compile(r"docs/(get_started|operad_yaml|nodes|nodes_\w+|from_(?!aw
 BESIDE = {
     "my_tools.py": "def search(claim: str) -> str:\n    'Look a claim up.'\n    return ''\n",
     "my_steps.py": "def shout(claim: str): ...\n\ndef bullets(shout: list): ...\n",
-    "my_checks.py": "def three(draft): ...\n",
+    "my_checks.py": "def three(draft): ...\n\ndef brief(answer): ...\n",
     "docs/some.md": "Something to look up.\n",
     "handbook.pdf": "Some more.\n",
     "cat.py": "image, mask = LoadImage(image='cat.png')\nSaveImage(images=image, filename_prefix='cat')\n",

@@ -142,7 +142,7 @@ def test_a_later_round_runs_what_was_blamed_and_what_follows_it(engine):
     def note(op_id):
         def work(messages):
             ran.append(op_id)
-            return op_id
+            return f"{op_id} {len(ran)}"
 
         return work
 

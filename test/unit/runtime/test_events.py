@@ -12,6 +12,7 @@ from operad.runtime import BuiltinWorkflow, Job, SubJob, Usage, WorkflowMessage,
 from operad.runtime.events import ModelAnswered, OperatorStarted, Progress, RunLog, TokenStreamed
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.concurrently import concurrently
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import NO_USAGE
 
 
@@ -49,6 +50,8 @@ PLAIN_MESSAGE = {
     "answer": None,
     "ports": None,
     "blame": [],
+    "faults": [],
+    "unsure": [],
     "score": None,
     "item": None,
     "over": None,
@@ -95,14 +98,42 @@ EXAMPLES = [
             "evaluation": "e",
             "lesson": "l",
             "blame": ["a"],
+            "faults": [],
+            "unsure": [],
             "score": None,
             "by_error": False,
             "has_result": True,
+            "repairs": {},
         },
     ),
     (
-        events.KnowledgeRetrieved(sources=("a.md:1",), scores=(0.5,)),
-        {"sources": ["a.md:1"], "scores": [0.5]},
+        events.RoundFinished(
+            status=WorkflowStatus.EXECUTION_ERROR,
+            evaluation="",
+            lesson="",
+            blame=("a[1]",),
+            faults=(Fault(operator="a", item=1, wrong="7", right="8"),),
+            unsure=("the date",),
+            repairs={"b": "suspected"},
+        ),
+        {
+            "status": "EXECUTION_ERROR",
+            "evaluation": "",
+            "lesson": "",
+            "blame": ["a[1]"],
+            "faults": [{"operator": "a", "item": 1, "wrong": "7", "right": "8", "lesson": "", "sure": True}],
+            "unsure": ["the date"],
+            "score": None,
+            "by_error": False,
+            "has_result": True,
+            "repairs": {"b": "suspected"},
+        },
+    ),
+    (events.OperatorKept(), {}),
+    (events.EvidenceCut(operators=("a", "b"), characters=7), {"operators": ["a", "b"], "characters": 7}),
+    (
+        events.KnowledgeRetrieved(sources=("a.md:1",), scores=(0.5,), texts=("Figs.",)),
+        {"sources": ["a.md:1"], "scores": [0.5], "texts": ["Figs."]},
     ),
     (events.PassagesEmbedded(model="m", done=64, total=100), {"model": "m", "done": 64, "total": 100}),
     (events.BlameUnknown(blame="'x'"), {"blame": "'x'"}),
@@ -237,8 +268,8 @@ async def test_an_event_becomes_plain_values_and_json_whatever_it_bears(event, p
 
 
 def test_a_status_in_an_event_is_text_and_nothing_more():
-    [status] = [e.as_dict()["status"] for e, _ in EXAMPLES if isinstance(e, events.RoundFinished)]
-    assert type(status) is str
+    statuses = [e.as_dict()["status"] for e, _ in EXAMPLES if isinstance(e, events.RoundFinished)]
+    assert {type(status) for status in statuses} == {str}
 
 
 def here() -> Any:

@@ -414,7 +414,7 @@ async def test_a_model_that_obeys_a_document_takes_no_port_that_is_not_there(pag
 
 
 async def test_a_model_that_obeys_a_document_blames_nobody_who_is_not_there_and_ends_with_the_rounds(page):
-    heard = []
+    heard, numbers = [], count()
     write, stranger = [
         {"wrong": "w", "right": "r", "operator": each, "sure": True, "lesson": INJECTED}
         for each in ("write", "Mallory")
@@ -431,7 +431,7 @@ async def test_a_model_that_obeys_a_document_blames_nobody_who_is_not_there_and_
     def say(request):
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
         if "faults" not in form:
-            return Say(f"text {len(heard)}")
+            return Say(f"text {next(numbers)}")
         return Say(json.dumps(blamed if "does not fit" in str(request["messages"][-1]["content"]) else everybody))
 
     async with ScriptedModel(say) as endpoint:

@@ -894,18 +894,22 @@ def test_a_run_that_fails_before_anything_happened_is_nothing_to_learn_from():
 # Many at once
 
 
+def _answers_anew() -> ScriptedReasoner:
+    return ScriptedReasoner(lambda task: f"said {task.lesson}")
+
+
 async def test_runs_of_one_workflow_at_once_learn_each_its_own(store):
     class ByGoal(Judge):
         async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
             await asyncio.sleep(0)
-            status = SUCCESS if lesson or job.goal == "fine" else ERROR
+            status = SUCCESS if "Mind" in workflow_messages[0].scratchpad or job.goal == "fine" else ERROR
             return WorkflowMessage(status=status, lesson=f"Mind {job.goal}.", blame=("op",))
 
     workflow = BuiltinWorkflow(max_rounds=2, insights=store)
     workflow.add_operator(op())
     workflow.set_evaluator(ByGoal())
     goals = ["figs", "nuts", "fine", "pears"]
-    await asyncio.gather(*(workflow.aexecute(Job(goal=goal), ScriptedReasoner("said"), run_id=goal) for goal in goals))
+    await asyncio.gather(*(workflow.aexecute(Job(goal=goal), _answers_anew(), run_id=goal) for goal in goals))
     assert {i.text: i.about for i in store.recall(OP)} == {f"Mind {g}.": g for g in goals if g != "fine"}
     assert set(told(store, OP).values()) == {(1, 1)}
 
@@ -987,15 +991,17 @@ from operad.runtime import BuiltinWorkflow, Insights, Job, WorkflowMessage
 from operad.runtime.testing import ScriptedReasoner
 
 class Judge(Evaluator):
-    async def execute(self, *_, lesson=None, **__):
-        return WorkflowMessage(status="SUCCESS" if lesson else "EXECUTION_ERROR", lesson="x" * 2000)
+    async def execute(self, reasoner, job, workflow_messages=None, *_, **__):
+        is_better = "x" in workflow_messages[0].scratchpad
+        return WorkflowMessage(status="SUCCESS" if is_better else "EXECUTION_ERROR", lesson="x" * 2000)
 
 workflow = BuiltinWorkflow(max_rounds=2, insights=Insights(sys.argv[1]))
 for n in range(50):
     workflow.add_operator(Operator(OperatorConfig(instruction=str(n), id=str(n))))
 workflow.set_evaluator(Judge(OperatorConfig(instruction="Judge.", id="judge")))
 resource.setrlimit(resource.RLIMIT_FSIZE, (40_000, 40_000))  # as if the disk were full
-print(workflow.execute(Job(goal="g"), ScriptedReasoner("said")).status.value)
+reasoner = ScriptedReasoner(lambda task: f"said {task.lesson}")
+print(workflow.execute(Job(goal="g"), reasoner).status.value)
 """
 
 

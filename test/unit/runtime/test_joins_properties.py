@@ -21,7 +21,7 @@ from amounts import examples
 from hypothesis import event, given
 from random_graphs import NO_PORTS, Graph, RandomNode, graphs, orders, sane
 
-from operad.runtime.events import Event, OperatorSkipped, RoundStarted, current_scope
+from operad.runtime.events import Event, OperatorKept, OperatorSkipped, RoundStarted, current_scope
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.schedule import Plan, Progress, Skip, Taken
 from operad.runtime.values.errors import SkippedError
@@ -200,13 +200,20 @@ def test_a_later_round_of_the_scheduler_goes_on_from_what_is_kept(graph: Graph, 
 
 @dataclass
 class Notes:
-    """What happened in a run, in order: ``("start", node, round, texts)``, ``("end", node, round, text)``."""
+    """What happened in a run, in order: ``("start", node, round, texts)``, ``("end", node, round, text)``, and
+    ``("kept", node, round, None)`` of one that keeps its message.
+    """
 
     moments: list[tuple[str, int, int, Any]] = field(default_factory=list)
     judged: list[list[str]] = field(default_factory=list)
     events: list[Event] = field(default_factory=list)
     left: list[int] = field(default_factory=list)
     """Those that were stopped."""
+
+    def hear(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, OperatorKept) and event.operator_id != "judge":
+            self.moments.append(("kept", int(event.operator_id), event.round, None))
 
 
 class Node:
@@ -223,8 +230,7 @@ class Node:
     ) -> WorkflowMessage:
         scope = current_scope()
         assert scope
-        heard = [m.scratchpad for m in workflow_messages if m.status is WorkflowStatus.SUCCESS]
-        heard = [text for text in heard if not text.startswith(f"{self.number}@")]  # its own, where it was blamed
+        heard = [message.scratchpad for message in workflow_messages]
         self._notes.moments.append(("start", self.number, scope.round, heard))
         try:
             for _ in range(self.node.pauses):
@@ -262,7 +268,7 @@ def run(
     engine: type[Workflow], graph: Graph, blame: Sequence[Sequence[int]] = ()
 ) -> tuple[Notes, WorkflowMessage | SkippedError]:
     notes = Notes()
-    workflow = engine(max_rounds=len(blame) + 1, listeners=[notes.events.append])
+    workflow = engine(max_rounds=len(blame) + 1, listeners=[notes.hear])
     operators = [Node(n, node, notes) for n, node in enumerate(graph)]
     for operator in operators:
         before = [
@@ -283,29 +289,55 @@ def run(
         return notes, error
 
 
-def replay(graph: Graph, kept: Reference, notes: Notes, round: int, texts: dict[int, str]) -> Reference:
-    """Hold one round to the rules, moment by moment, and note in `texts` what was said.
+@dataclass
+class Round:
+    """What is known when a round begins.
+
+    Attributes:
+        number: Its number.
+        kept: The operators that do not run again.
+        repaired: The operators at fault, and those that are suspected.
+        before: The operators that had a message when the last round had ended, and the ports that they took.
+    """
+
+    number: int
+    kept: Reference
+    repaired: Collection[int] = ()
+    before: Mapping[int, Taken] = field(default_factory=dict)
+
+
+def replay(graph: Graph, round: Round, notes: Notes, texts: dict[int, str], heard: dict[int, list[str]]) -> Reference:
+    """Hold one round to the rules, moment by moment, and note in `texts` what was said, and in `heard` to what.
 
     Whoever starts must be allowed to by then, and hears what the rules say, in order. An operator that was kept
-    counts as having ended first, so that an `any` join hears one of those if their edges to it are taken.
+    counts as having ended first, so that an `any` join hears one of those if their edges to it are taken. An operator
+    that would hear what it heard before keeps its message and its ports, unless it is repaired.
 
     Returns:
         Where it ended.
     """
-    here, started = kept, set[int]()
+    here, started = round.kept, set[int]()
     for what, node, when, text in notes.moments:
-        if when != round:
+        if when != round.number:
             continue
-        if what == "start":
-            assert here.state(node) == "may run", f"{node} started too early"
-            assert node not in started, f"{node} started twice"
-            assert any(here.state(tail) != "skipped" for tail in tails(graph)), f"{node} started in vain"
-            started.add(node)
-            assert text == [texts[parent] for parent in here.inputs(node)]
-        else:
+        inputs = [texts[parent] for parent in here.inputs(node)]
+        is_same = node in round.before and node not in round.repaired and inputs == heard[node]
+        if what == "end":
             texts[node] = text
-            here = here.then(node, graph[node].choices[0 if round == 1 else 1])
-    assert set(here.ended) - set(kept.ended) | set(notes.left) >= started, "one was started, and left alone"
+            here = here.then(node, graph[node].choices[0 if round.number == 1 else 1])
+            continue
+        assert here.state(node) == "may run", f"{node} started too early"
+        assert any(here.state(tail) != "skipped" for tail in tails(graph)), f"{node} started in vain"
+        if what == "kept":
+            assert is_same, f"{node} was kept, but hears something else"
+            here = here.then(node, round.before[node])
+        else:
+            assert node not in started, f"{node} started twice"
+            assert not is_same, f"{node} hears what it heard before"
+            started.add(node)
+            assert text == inputs
+            heard[node] = inputs
+    assert set(here.ended) - set(round.kept.ended) | set(notes.left) >= started, "one was started, and left alone"
     return here
 
 
@@ -354,7 +386,7 @@ def check_one_round(engine: type[Workflow], graph: Graph) -> None:
     notes, said = run(engine, graph)
 
     texts: dict[int, str] = {}
-    ended = replay(graph, Reference(graph), notes, 1, texts)
+    ended = replay(graph, Round(1, Reference(graph)), notes, texts, {})
 
     check_result(graph, ended, texts, None, said)
     must = Reference(graph).to_the_end(lambda node: graph[node].choices[0])
@@ -379,24 +411,26 @@ def test_a_run_by_dbgpt_does_what_the_rules_say(graph: Graph) -> None:
 
 
 def check_rounds(engine: type[Workflow], graph: Graph) -> None:
-    """In each round but the first, those run that are blamed, and all that depends on them.
+    """In each round but the first, those run that are blamed, and all that depends on them and hears something else.
 
-    So do operators that a race left unfinished, where one that is to run waits for them.
+    So do operators that a race left unfinished, where one that is to run waits for them; and the predecessors that ran,
+    of those that are blamed twice; and all that ran, if nobody is blamed.
     """
     graph = sane(graph)
     blame = [[n for n, node in enumerate(graph) if node.blamed[verdict]] for verdict in range(2)]
     notes, said = run(engine, graph, blame)
 
     texts: dict[int, str] = {}
-    to_run, kept = set(range(len(graph))), Reference(graph)
-    ended = kept
+    heard: dict[int, list[str]] = {}
+    to_run, this = set(range(len(graph))), Round(1, Reference(graph))
+    ended = this.kept
     announced = [set(map(int, set(e.operators) - {"judge"})) for e in notes.events if isinstance(e, RoundStarted)]
     for number, operators in enumerate(announced, 1):
         assert operators == to_run
-        choices = [node.choices[0 if number == 1 else 1] for node in graph]
-        ended = replay(graph, kept, notes, number, texts)
-        assert ended.ended.keys() - kept.ended.keys() <= to_run
-        check_unfinished(graph, ended, kept.to_the_end(choices.__getitem__), said)
+        ended = replay(graph, this, notes, texts, heard)
+        assert ended.ended.keys() - this.kept.ended.keys() <= to_run
+        took = {**{n: node.choices[0 if number == 1 else 1] for n, node in enumerate(graph)}, **ended.ended}
+        check_unfinished(graph, ended, this.kept.to_the_end(took.__getitem__), said)
         skipped = skipped_in(notes, number)
         assert skipped.keys() == ended.are("skipped") & to_run
         assert all(reason in ended.reasons(node) for node, reason in skipped.items())
@@ -409,10 +443,16 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
             return
         assert notes.judged[number - 1] == [texts[tail] for tail in tails(graph) if tail in ended.ended]
         if number < 3:
-            again = reachable(graph, blame[number - 1] or range(len(graph)))
+            repaired = {*(blame[number - 1] or ended.ended)}
+            if number == 2:
+                twice = ended.ended.keys() & set(blame[0]) & set(blame[1])
+                repaired |= {parent for node in twice for parent in graph[node].before} & ended.ended.keys()
+            again = reachable(graph, repaired)
             unfinished = ended.are("may run") | ended.are("waits")
             to_run = with_unfinished(graph, again, unfinished)
             kept = Reference(graph, {n: ports for n, ports in sorted(ended.ended.items()) if n not in again})
+            this = Round(number + 1, kept, repaired, ended.ended)
+            event("one is blamed twice" if number == 2 and set(blame[0]) & set(blame[1]) else "none is blamed twice")
             event(f"in round {number + 1} " + ("all" if len(to_run) == len(graph) else "some") + " may run")
             event("a race goes on" if to_run - again else "a race is over" if unfinished - again else "no race")
     check_result(graph, ended, texts, None, said)

@@ -7,7 +7,6 @@ import json
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
-from itertools import count
 from pathlib import Path
 from typing import Any, cast
 
@@ -587,7 +586,7 @@ async def test_each_item_has_rounds_of_its_own(chain: New) -> None:
             super().__init__("judge", judge)
 
     async def work(heard: Heard) -> str:
-        return "better" if len(heard) > 1 else heard[0].scratchpad
+        return "better" if worker.lessons[-1] else heard[0].scratchpad
 
     worker = Do("work", work)
     body = chain(worker, judge=Strict(), max_rounds=2, name="body")
@@ -645,55 +644,6 @@ async def test_a_map_that_is_blamed_runs_over_the_same_list_again(chain: New) ->
 
     assert message.outputs["items"] == ["A", "B"]
     assert body.lessons == [None] * 2 + ["better"] * 2 + ["better\nmore"] * 2
-
-
-async def test_each_item_of_a_blamed_map_gets_its_earlier_result_and_the_verdict(chain: New) -> None:
-    _, body = await blamed_twice(chain, None, Judge(fault("better", "each"), PRAISE))
-
-    own = [[message.scratchpad for message in heard if message.operator_id == "each"] for heard in body.heard]
-    assert own == [["a"], ["b"], ["a", "A"], ["b", "B"]]
-    assert [heard[-1].lesson for heard in body.heard[2:]] == ["better", "better"]
-
-
-async def test_an_item_of_a_blamed_map_gets_no_results_of_other_items(chain: New) -> None:
-    _, body = await blamed_twice(chain, "items", Judge(fault("better", "each"), PRAISE), items=["a", "b"])
-
-    assert [(verdict.scratchpad, verdict.outputs, verdict.parts) for *_, verdict in body.heard[2:]] == [
-        ("", {}, ())
-    ] * 2
-
-
-async def test_equal_items_of_a_blamed_map_get_their_own_results(chain: New) -> None:
-    numbers = count()
-
-    async def number(heard: Heard) -> str:
-        return f"r{next(numbers)}"
-
-    body, items = Do("number", number), ["a", "a", True, 1, None]
-    judge = Judge(fault("better", "each"), PRAISE)
-    await run(chain(Map("each", body, over="items", concurrency=1), judge=judge, max_rounds=2), items=items)
-
-    assert [heard[-2].scratchpad for heard in body.heard[5:]] == ["r0", "r1", "r2", "r3", "r4"]
-
-
-async def test_items_of_a_blamed_map_whose_keys_are_not_texts_get_their_own_results(chain: New) -> None:
-    def days(job: Job) -> Iterator[dict[Any, int]]:
-        yield {date(2026, 11, 26): 1}
-        yield {None: 2}
-
-    body, judge = up(), Judge(fault("better", "each"), PRAISE)
-    await run(chain(Map("each", body, over=days, concurrency=1), judge=judge, max_rounds=2))
-
-    assert [heard[-2].scratchpad for heard in body.heard[2:]] == ['{"2026-11-26": 1}', '{"NULL": 2}']
-
-
-async def test_items_after_a_skipped_one_get_their_own_results(chain: New) -> None:
-    body, judge = raising("a", ValueError()), Judge(fault("better", "each"), PRAISE)
-    each = Map("each", body, over="items", on_error="skip", concurrency=1)
-    await run(chain(each, judge=judge, max_rounds=2), items=["a", "b"])
-
-    heard = [[message.scratchpad for message in messages] for messages in body.heard]
-    assert heard == [["a"], ["b"], ["a"], ["b", "B", ""]]
 
 
 async def test_a_function_in_a_blamed_map_gets_the_item_and_not_the_verdict(chain: New) -> None:
@@ -1129,20 +1079,37 @@ def test_a_map_that_collects_nothing_has_the_worst_status():
     assert Workflow(each).run("numbers").message.status is WorkflowStatus.INPUT_DATA_ERROR
 
 
-def test_items_that_an_evaluator_rejects_are_counted_and_the_first_of_the_worst_is_named():
+def words_of_at_most_three_letters(**options: Any) -> Workflow:
     def short(item: str) -> None:
         if len(item) > 3:
             raise FaultError("too long")
 
-    flow = Workflow(
-        each := Map("each", Workflow(operator(lambda item: item, id="item"), evaluator=short), over="words")
-    )
+    body = Workflow(operator(lambda item: item, id="item"), evaluator=short, **options)
+    flow = Workflow(each := Map("each", body, over="words"))
     flow.add(operator(lambda each: "".join(each), id="join"), after=[each])
+    return flow
 
-    result = flow.run({"words": ["one", "three", "two", "seven"]})
 
+WORDS = {"words": ["one", "three", "two", "seven"]}
+
+
+def test_items_that_an_evaluator_rejects_are_counted_and_the_first_of_the_worst_is_named():
+    result = words_of_at_most_three_letters(on_reject="continue").run(WORDS)
     assert (result.text, result.status) == ("onethreetwoseven", WorkflowStatus.EXECUTION_ERROR)
     assert result.evaluation.startswith("each: 2 of 4 items did not succeed. each[1]: too long\n")
+
+
+def test_the_result_of_a_map_with_a_rejected_item_is_not_used():
+    result = words_of_at_most_three_letters().run(WORDS)
+    assert (result.text, result.status) == ("", WorkflowStatus.EXECUTION_ERROR)
+    assert "join" not in result
+    assert result.message.blame == ("each",)
+    assert result.evaluation.startswith("each: 2 of 4 items did not succeed. each[1]: too long\n")
+
+
+def test_a_rejected_item_may_have_a_value_in_its_place():
+    result = words_of_at_most_three_letters(on_reject=WorkflowMessage(scratchpad="...")).run(WORDS)
+    assert (result.output, result.status) == ("one...two...", WorkflowStatus.SUCCESS)
 
 
 def test_the_progress_of_a_generator_counts_the_items_that_have_begun():

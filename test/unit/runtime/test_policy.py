@@ -196,7 +196,7 @@ def test_each_value_of_a_policy_counts_and_completes_another(values):
 def test_the_workflows_policy_holds_for_operators_that_say_nothing_and_for_the_evaluator(engine, no_jitter):
     a, b = Do("a", failing(ConnectionError(), 2)), Do("b", failing(ConnectionError(), 2))
     judge = Do("judge", failing(ConnectionError(), 1, WorkflowMessage(evaluation="good")))
-    workflow = engine(policy=Policy(retry=Retry(3)))
+    workflow = engine(policy=Policy(retry=Retry(3)), max_rounds=1)
     workflow.add_operator(a)
     workflow.add_operator(b, [a], policy=Policy(retry=Retry(2)))
     workflow.set_evaluator(judge)

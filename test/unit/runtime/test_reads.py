@@ -95,11 +95,21 @@ def test_the_new_message_of_a_blamed_operator_is_read() -> None:
             status = "SUCCESS" if len(first.heard) > 1 else "EXECUTION_ERROR"
             return WorkflowMessage(status=status, blame=("first",))  # type: ignore[arg-type]
 
-    first, last = Says("first"), Says("last", reads=("first",))
+    class Numbered(Says):
+        async def execute(self, *args: Any, **options: Any) -> Any:
+            said = await super().execute(*args, **options)
+            return said.model_copy(update={"scratchpad": f"first {len(self.heard)}"})
+
+    class Reads(Says):
+        async def execute(self, reasoner: Any, job: Job, workflow_messages: Any = None, *_: Any, **__: Any) -> Any:
+            self.heard.append([message.scratchpad for message in workflow_messages])
+            return ""
+
+    first, last = Numbered("first"), Reads("last", reads=("first",))
     workflow = chain(BuiltinWorkflow(max_rounds=2), first, Says("second"), last)
     workflow.set_evaluator(Judge("judge"))
     run(workflow)
-    assert last.heard == [["second", "first"], ["second", "first"]]
+    assert last.heard == [["second", "first 1"], ["second", "first 2"]]
 
 
 def test_in_a_map_an_operator_reads_the_item_by_the_maps_id() -> None:

@@ -8,6 +8,7 @@ from operad.runtime.values.verdict_text import (
     MOST_FAULTS,
     changed_lines,
     finding_lines,
+    reason_in,
     status_text,
     verdict_text,
 )
@@ -52,6 +53,12 @@ def test_operators_that_run_again_though_not_blamed_are_given_with_the_reason():
     assert found(repairs={"sums": "", "facts": again, "rates": again}) == [
         f"runs again, too, because {again}: facts, rates"
     ]
+
+
+def test_what_could_not_be_verified_is_not_said_twice():
+    evaluation = "Right.\nNot verified: The rate of 2025."
+    assert reason_in(evaluation, ["The rate of 2025."]) == "Right."
+    assert reason_in(evaluation, []) == evaluation
 
 
 def test_findings_are_bounded_in_number_and_length():

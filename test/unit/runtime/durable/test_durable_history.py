@@ -23,8 +23,8 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.history import StoredStep, history
+from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.rows import FINISHED, StoredQuestion, StoredRun
 from operad.runtime.testing import ScriptedReasoner
 
