@@ -242,7 +242,7 @@ class Values(NamedTuple):
     def of(cls, call: OperatorCall, messages: Sequence[WorkflowMessage]) -> Values:
         """Return the values for a call; of equal names, an item precedes an answer, and an answer an input."""
         scope = current_scope()
-        answers: dict[str, WorkflowMessage | None] = {**answers_by_id(messages, scope)}
+        answers: dict[str, WorkflowMessage | None] = {**answers_by_id(messages)}
         item = item_in(messages, scope)
         named: dict[str, WorkflowMessage | None] = {}
         keys = {name: ("input", name) for name in call.job.inputs}

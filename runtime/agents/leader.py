@@ -327,11 +327,7 @@ class _Assignment(BaseOperator[Any]):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         state, part = self._state, self._part
-        needed = [m for m in call.messages if m.operator_id in part.dependencies]
-        own_messages = [m for m in call.messages if m.operator_id not in part.dependencies]
-        # Each earlier result is followed by the verdict of a part that found it at fault, as its input.
-        own_messages[1::2] = [m.changed(status=WorkflowStatus.INPUT_DATA_ERROR) for m in own_messages[1::2]]
-        given = [*call.previous, *needed]
+        given = [*call.previous, *call.messages]
         signature = tuple((m.operator_id, m.scratchpad, m.outputs) for m in given)
         state.again.discard(part.id)
         kept = state.kept.pop(part.id, None)
@@ -340,19 +336,17 @@ class _Assignment(BaseOperator[Any]):
         if graph := state.graphs.get(part.id):
             message = await self._run_parts(call.reasoner, graph, given)
         else:
-            message = await self._run_expert(call.reasoner, given, own_messages)
+            message = await self._run_expert(call.reasoner, given)
         state.done[part.id] = (signature, message.stamped(part.id, call.job.id, message.usage))
         return message
 
-    async def _run_expert(
-        self, reasoner: Reasoner, given: list[WorkflowMessage], own_messages: list[WorkflowMessage]
-    ) -> WorkflowMessage:
+    async def _run_expert(self, reasoner: Reasoner, given: list[WorkflowMessage]) -> WorkflowMessage:
         """Have the assigned expert do the sub-job, and handle its verdict."""
         state, part = self._state, self._part
         expert = self._leader_operator.experts[part.assigned_expert_name or ""]
         lessons = [*([state.lesson] if state.lesson else []), *state.lessons.get(part.id, [])]
         thinks, lesson = expert.reasoner_in(reasoner), "\n".join(lessons) or None
-        call = OperatorCall(thinks, part, tuple(own_messages), tuple(given), lesson)
+        call = OperatorCall(thinks, part, previous=tuple(given), lesson=lesson)
         try:
             verdict = await expert.workflow.run_within(inside(), call).execute()
         except (InvalidError, OperatorError, SkippedError) as error:

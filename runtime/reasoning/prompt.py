@@ -84,7 +84,7 @@ def render(
         ("Knowledge", "\n\n".join(_passages(task.knowledge.passages))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
     ]
-    results = [("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, task.lesson, ())))]
+    results = [("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, ())))]
     operators = ""
     if is_judge:
         fixed_length = len(task.instruction) + sum(len(text) for _, text in job + background + results)
@@ -93,12 +93,12 @@ def render(
         )
         report_cut(known)
         texts = dict(zip(map(id, task.workflow_messages), known.results, strict=True))
-        judged = _messages(task.workflow_messages, task.lesson, (), texts)
+        judged = _messages(task.workflow_messages, (), texts)
         results.append(("Results to judge", "\n\n".join(judged)))
         operators = known.operators
     else:
         given = [each for each in task.workflow_messages if not _is_in(each, shown)]
-        results.append(("Results of earlier operators", "\n\n".join(_messages(given, task.lesson, mapped))))
+        results.append(("Results of earlier operators", "\n\n".join(_messages(given, mapped))))
     rest = [
         ("Operators", operators),
         ("Your last verdict", _last_verdict(task) if is_judge else ""),
@@ -210,42 +210,17 @@ def _passages(passages: Iterable[Passage]) -> Iterator[str]:
 
 def _messages(
     messages: Iterable[WorkflowMessage],
-    lesson: str,
     mapped: Sequence[tuple[str, object]],
     texts: Mapping[int, str] = MappingProxyType({}),
 ) -> Iterator[str]:
-    """Yield each message with its verdict, without the lists `mapped`; `texts` are texts of messages, by identity.
-
-    Repetitions are left out: the text of a verdict on the message before it, alone or together with the results of other
-    operators; and lessons and lines of an evaluation whose lines are in `lesson`, also as items of a list.
-    """
-    previous: WorkflowMessage | None = None
-    feedback = _lines(lesson)
+    """Yield each message with its verdict, without the lists `mapped`; `texts` are texts of messages, by identity."""
     for message in _without_lists(messages, mapped):
         text = texts.get(id(message)) or text_of(message)
-        parts = [fence(text)] if text and not (previous and _repeats(message, previous)) else []
-        previous = message
+        parts = [fence(text)] if text else []
         if message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson:
-            lines = [line for line in message.evaluation.splitlines() if not line or not _lines(line) <= feedback]
-            evaluation = "\n".join(lines).strip()
-            parts += [f"Verdict: {message.status.value}. {evaluation}".strip()]
-            parts += [f"Lesson: {message.lesson}"] if not _lines(message.lesson) <= feedback else []
+            parts += [f"Verdict: {message.status.value}. {message.evaluation}".strip()]
+            parts += [f"Lesson: {message.lesson}"] if message.lesson else []
         yield _titled(_title_of(message), "\n".join(parts))
-
-
-def _repeats(message: WorkflowMessage, previous: WorkflowMessage) -> bool:
-    """Return True for a verdict on the previous message that has the same text, or has this message among its parts."""
-    text = text_of(previous)
-    is_part = any(
-        part.operator_id == previous.operator_id and part.item is None and text_of(part) == text
-        for part in message.parts
-    )
-    return message.status is WorkflowStatus.EXECUTION_ERROR and (is_part or text_of(message) == text)
-
-
-def _lines(text: str) -> set[str]:
-    """Return the lines of a text, without the dashes of a list."""
-    return {line.removeprefix("- ") for line in text.splitlines()}
 
 
 def _title_of(message: WorkflowMessage) -> str:

@@ -343,8 +343,8 @@ class FunctionOperator(BaseOperator[T], Generic[T, P, R]):
         ):
             return {text: message.scratchpad}  # a shortcut for the common case of one text
         if not before and (item := item_in(messages, scope)) is not None:
-            return values_for_item(self._free, item, messages, scope, self._others)
-        answers = answers_by_id(messages, scope, before)
+            return values_for_item(self._free, item, messages, self._others)
+        answers = answers_by_id(messages)
         if not before:
             before = tuple(answers)
         if not before:

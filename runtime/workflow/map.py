@@ -8,7 +8,6 @@ from typing import Any, Generic, Literal, cast, overload
 from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall, refusing_jobs
 from operad.runtime.graph.edges import (
     AnswerPath,
@@ -30,9 +29,9 @@ from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.own import own as own_value
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
-from operad.runtime.workflow.map_items import Calls, ItemError, OnError, OwnResults, for_each
+from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
 from operad.runtime.workflow.nested import contains, inside_issues
-from operad.runtime.workflow.predecessors import before_own, is_item
+from operad.runtime.workflow.predecessors import is_item
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = TypeVar("T", default=Any)
@@ -279,8 +278,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
             OperadError: The body failed for an item, and `on_error` is ``fail``. The runs of the other items were
                 cancelled and have ended.
         """
-        before = tuple(before_own(call.messages, current_scope()))
-        own = OwnResults(call.messages[len(before) :])
+        before = call.messages
         over: tuple[str, ...] = ()
         if self._source:
             items = self._source(call.job)
@@ -289,8 +287,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
             items, over = list(listed), _place_of(listed, call.job, before)
 
         def call_for(item: Any, index: int) -> OperatorCall:
-            message = self._message(call.job, item, index, over)
-            messages = (message, *before, *own.take(item))
+            messages = (self._message(call.job, item, index, over), *before)
             return OperatorCall(call.reasoner, call.job, messages, call.previous, call.lesson)
 
         outcomes = await for_each(

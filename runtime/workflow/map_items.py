@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
-from collections import defaultdict, deque
 from collections.abc import AsyncIterable, AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import perf_counter
@@ -22,7 +20,6 @@ from operad.runtime.values.concurrently import concurrently
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.model_text import plain
 from operad.runtime.values.value import Value
 from operad.runtime.workflow.nested import inside
 from operad.runtime.workflow.workflow import Workflow
@@ -212,33 +209,6 @@ class _Worst:
             return self._message
         said = f"{MapItem(name, self._index)}: {self._message.evaluation or self._message.status.value}"
         return self._message.changed(evaluation=f"{self._unsuccessful} of {count} items did not succeed. {said}")
-
-
-class OwnResults:
-    """Earlier results of a blamed map, by item as JSON; equal items have their results in the order of the list.
-
-    Args:
-        own: The earlier messages of the map, each followed by the verdict on it.
-    """
-
-    def __init__(self, own: Sequence[WorkflowMessage]) -> None:
-        self._rounds: list[tuple[Mapping[str, deque[WorkflowMessage]], WorkflowMessage]] = []
-        for message, verdict in zip(own[::2], own[1::2], strict=False):
-            results = defaultdict[str, deque[WorkflowMessage]](deque)
-            for part in message.parts if "items" in message.outputs else ():
-                results[_key_of(part.item)].append(part.changed(operator_id=message.operator_id))
-            # The verdict bears the result of the whole map, which is left out for the single item.
-            self._rounds.append((results, verdict.changed(scratchpad="", outputs={}, parts=())))
-
-    def take(self, item: Any) -> Iterator[WorkflowMessage]:
-        """Yield the next earlier results of an item, each followed by the verdict on the map."""
-        for results, verdict in self._rounds:
-            if found := results.get(_key_of(item)):
-                yield from (found.popleft(), verdict)
-
-
-def _key_of(item: Any) -> str:
-    return json.dumps(plain(item))
 
 
 def _item_error(error: Exception, index: int) -> ItemError:

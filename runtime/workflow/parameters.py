@@ -13,7 +13,6 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 from pydantic import BaseModel, RootModel
 from typing_extensions import is_typeddict
 
-from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
@@ -274,7 +273,6 @@ def values_for_item(
     free: Sequence[Parameter],
     item: WorkflowMessage,
     messages: Sequence[WorkflowMessage],
-    scope: Scope | None,
     others: Parameter | None = None,
 ) -> dict[str, Any]:
     """Return the values of the parameters of a map's body; see `unknown_beside_item`.
@@ -283,7 +281,6 @@ def values_for_item(
         free: The parameters that take answers.
         item: The message with which the map passes the item.
         messages: The messages that the body gets: the item, and the messages of the operators before the map.
-        scope: The operator's context in the run.
         others: The parameter that takes the other answers; None without one.
 
     Raises:
@@ -291,7 +288,7 @@ def values_for_item(
     """
     if len(free) == 1 and others is None:
         return {free[0].name: free[0].value(item)}
-    before = answers_by_id(messages, scope)
+    before = answers_by_id(messages)
     before.pop(item.operator_id, None)
     if faults := unknown_beside_item(free, before):
         raise InputError("; ".join(faults))

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from msgspec import Struct
 
-from operad.runtime.values.fault import Fault
+from operad.runtime.values.fault import Fault, blamed_by
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowMessage
 
@@ -46,13 +46,14 @@ def place_of(place: str, known: Collection[str]) -> Place | None:
 
 
 def faults_of(verdict: WorkflowMessage) -> tuple[Fault, ...]:
-    """Return the faults that a verdict names; without any, one for each operator that it blames.
+    """Return the faults that a verdict names, and one for each operator that it blames without naming a fault.
 
     The lesson of such a fault is that of the verdict, or else its evaluation, so that an operator is told what is wrong.
     """
-    if verdict.faults:
-        return verdict.faults
-    return tuple(Fault(operator=place, lesson=verdict.lesson or verdict.evaluation) for place in verdict.blame)
+    named = blamed_by(verdict.faults)
+    unnamed = [place for place in verdict.blame if not any(place_of(fault, (place,)) for fault in named)]
+    lesson = verdict.lesson or verdict.evaluation
+    return (*verdict.faults, *(Fault(operator=place, lesson=lesson) for place in unnamed))
 
 
 class Repairs(Struct, frozen=True):

@@ -278,7 +278,7 @@ def test_the_author_of_an_answer_without_the_named_part_runs_again_with_a_lesson
     assert [(task.instruction, task.lesson) for task in reasoner.tasks] == [
         ("List.", ""),
         ("List.", "Give title in the answer."),
-        ("On Moon.", "Give title in the answer."),
+        ("On Moon.", ""),
     ]
 
 

@@ -422,15 +422,15 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
 
     texts: dict[int, str] = {}
     heard: dict[int, list[str]] = {}
-    to_run, round = set(range(len(graph))), Round(1, Reference(graph))
-    ended = round.kept
+    to_run, this = set(range(len(graph))), Round(1, Reference(graph))
+    ended = this.kept
     announced = [set(map(int, set(e.operators) - {"judge"})) for e in notes.events if isinstance(e, RoundStarted)]
     for number, operators in enumerate(announced, 1):
         assert operators == to_run
-        ended = replay(graph, round, notes, texts, heard)
-        assert ended.ended.keys() - round.kept.ended.keys() <= to_run
+        ended = replay(graph, this, notes, texts, heard)
+        assert ended.ended.keys() - this.kept.ended.keys() <= to_run
         took = {**{n: node.choices[0 if number == 1 else 1] for n, node in enumerate(graph)}, **ended.ended}
-        check_unfinished(graph, ended, round.kept.to_the_end(took.__getitem__), said)
+        check_unfinished(graph, ended, this.kept.to_the_end(took.__getitem__), said)
         skipped = skipped_in(notes, number)
         assert skipped.keys() == ended.are("skipped") & to_run
         assert all(reason in ended.reasons(node) for node, reason in skipped.items())
@@ -451,7 +451,7 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
             unfinished = ended.are("may run") | ended.are("waits")
             to_run = with_unfinished(graph, again, unfinished)
             kept = Reference(graph, {n: ports for n, ports in sorted(ended.ended.items()) if n not in again})
-            round = Round(number + 1, kept, repaired, ended.ended)
+            this = Round(number + 1, kept, repaired, ended.ended)
             event("one is blamed twice" if number == 2 and set(blame[0]) & set(blame[1]) else "none is blamed twice")
             event(f"in round {number + 1} " + ("all" if len(to_run) == len(graph) else "some") + " may run")
             event("a race goes on" if to_run - again else "a race is over" if unfinished - again else "no race")

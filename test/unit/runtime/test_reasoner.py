@@ -665,35 +665,12 @@ async def test_cancelling_a_hanging_model_ends_the_call():
             await running
 
 
-def test_a_verdict_repeats_neither_the_text_that_stands_above_nor_the_lesson_that_stands_below():
-    own = WorkflowMessage(scratchpad="TEXT", operator_id="b")
-    verdict = WorkflowMessage(
-        scratchpad="TEXT",
-        status=WorkflowStatus.EXECUTION_ERROR,
-        evaluation="EVAL",
-        lesson="LESSON",
-        operator_id="judge",
+def test_a_rejected_result_that_goes_on_is_shown_with_its_verdict():
+    rejected = WorkflowMessage("TEXT", status=WorkflowStatus.EXECUTION_ERROR, evaluation="EVAL", lesson="LESSON")
+    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(rejected.changed(operator_id="draft"),))
+    assert (
+        "### Result of draft\n```\nTEXT\n```\nVerdict: EXECUTION_ERROR. EVAL\nLesson: LESSON" in render(task)[-1].text
     )
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Earlier.\nLESSON")
-    said = render(task)[-1].text
-    assert (said.count("TEXT"), said.count("LESSON"), said.count("EVAL")) == (1, 1, 1)
-    assert render(task.model_copy(update={"lesson": ""}))[-1].text.count("LESSON") == 1
-
-
-def test_a_verdict_on_several_results_repeats_neither_that_of_the_operator_nor_lines_of_the_feedback():
-    own = WorkflowMessage(scratchpad="OWN\n\nOWN", operator_id="title")
-    verdict = WorkflowMessage(
-        scratchpad="OTHER\n\nOWN\n\nOWN",
-        status=WorkflowStatus.EXECUTION_ERROR,
-        evaluation="Bad.\nToo long",
-        operator_id="judge",
-        parts=(WorkflowMessage(scratchpad="OTHER", operator_id="text"), own),
-    )
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(own, verdict), lesson="Faults:\n- Too long")
-    said = render(task)[-1].text
-    assert (said.count("OWN"), said.count("OTHER"), said.count("Bad."), said.count("Too long")) == (2, 0, 1, 1)
-    unlike = own.model_copy(update={"scratchpad": "OTH"})
-    assert "OTHER" in render(task.model_copy(update={"workflow_messages": (unlike, verdict)}))[-1].text
 
 
 def test_a_report_that_quotes_the_result_before_it_is_shown():

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from operad.runtime import BuiltinWorkflow, Job, OperatorError, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.fault import Fault
-from operad.runtime.workflow.rounds import AGAIN, CUT, NOBODY, Rounds
+from operad.runtime.workflow.rounds import AGAIN, CUT, NO_BLAME, Rounds
 
 SUCCESS, EXECUTION, INPUT, TOO_COMPLICATED = (
     WorkflowStatus.SUCCESS,
@@ -108,7 +108,7 @@ def test_an_evaluator_is_repaired_as_well():
 def test_if_nobody_known_is_blamed_all_are_suspected_and_told_the_lesson_or_the_evaluation(blame):
     state = went(verdict(lesson="more", blame=blame))
     assert suspected(state) == dict.fromkeys("abcd", False)
-    assert state.reasons == dict.fromkeys("abcd", NOBODY)
+    assert state.reasons == dict.fromkeys("abcd", NO_BLAME)
     assert {fault.lesson for fault in state.repairs} == {"more"}
     [*_, last] = went(WorkflowMessage(status=EXECUTION, evaluation="too long", blame=blame)).repairs
     assert last.lesson == "too long"
@@ -116,7 +116,7 @@ def test_if_nobody_known_is_blamed_all_are_suspected_and_told_the_lesson_or_the_
 
 def test_if_nobody_is_blamed_and_one_operator_ran_it_is_at_fault():
     state = Rounds(3).begun().judged(verdict(), ["a", "judge"], {"a": ()})
-    assert (suspected(state), state.reasons) == ({"a": True}, {"a": NOBODY})
+    assert (suspected(state), state.reasons) == ({"a": True}, {"a": NO_BLAME})
 
 
 def test_if_nobody_is_blamed_the_first_operator_that_was_not_seen_whole_is_suspected_alone():
