@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
@@ -56,9 +57,11 @@ def _steps(value: Any) -> Any:
         if isinstance(each, StepRecord):
             records.append(each)
             continue
+        if not isinstance(each, Mapping):
+            raise ValueError("write the answers of the operators by their ids")
         record = dict(cast("Mapping[str, Any]", each))
         message: WorkflowMessage = _message(record.get("message", ""))
-        record["message"] = message.changed(operator_id=record.get("operator_id", ""))
+        record["message"] = message.changed(operator_id=str(record.get("operator_id", "")))
         records.append(StepRecord.model_validate(record))
     return tuple(records)
 
@@ -177,10 +180,8 @@ class Dataset(Value):
 
     @model_validator(mode="after")
     def _check_names(self) -> Dataset:
-        names = [case.name for case in self.cases]
-        doubles = (
-            [name for name in dict.fromkeys(names) if names.count(name) > 1] if len(set(names)) < len(names) else []
-        )
+        names = Counter(case.name for case in self.cases)
+        doubles = [name for name, count in names.items() if count > 1]
         if doubles:
             raise ValueError(f"several cases have the name {', '.join(map(repr, doubles[:5]))}; give each its own")
         return self
@@ -253,7 +254,7 @@ class Dataset(Value):
                     for each in error.errors()
                 ]
                 continue
-            except (InputError, TypeError, ValueError) as error:
+            except (InputError, ValueError, RecursionError) as error:
                 issues.append(Issue("value", str(error), document.where(place)))
                 continue
             if first.setdefault(case.name, number) != number:

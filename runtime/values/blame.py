@@ -18,7 +18,11 @@ Blamable = str | HasId | Callable[..., Any]
 """Operator at fault: its id, the operator itself, or the function from which it was created."""
 
 
-def ids_of_blamed(blame: Sequence[Blamable] | Blamable) -> tuple[str, ...]:
+Blame = Sequence[Blamable] | Blamable
+"""Operators at fault, or one."""
+
+
+def ids_of_blamed(blame: Blame) -> tuple[str, ...]:
     """Return the ids of the blamed operators; the id of a function is its name.
 
     Raises:

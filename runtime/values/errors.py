@@ -28,7 +28,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.values.blame import Blamable, ids_of_blamed
+from operad.runtime.values.blame import Blame, ids_of_blamed
 from operad.runtime.values.error_copies import combined, copied, reduced
 from operad.runtime.values.near_names import near_name
 
@@ -217,14 +217,7 @@ class FaultError(OperadError):
         InputError: Something else is blamed.
     """
 
-    def __init__(
-        self,
-        message: str,
-        *,
-        lesson: str = "",
-        blame: Sequence[Blamable] | Blamable = (),
-        faults: Sequence[Fault] = (),
-    ) -> None:
+    def __init__(self, message: str, *, lesson: str = "", blame: Blame = (), faults: Sequence[Fault] = ()) -> None:
         super().__init__(message)
         self.lesson = lesson
         self.blame = ids_of_blamed(blame) or tuple(fault.place for fault in faults)

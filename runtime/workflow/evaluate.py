@@ -44,6 +44,7 @@ from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus, new_id
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.values.text import whole
 from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
@@ -189,7 +190,7 @@ async def _run_case(
         asked = "; ".join(question.text for question in paused.questions)
         fields["error"] = f"it asks a person, which an evaluation cannot answer: {asked}"
     except Exception as error:  # noqa: BLE001 - a failing case must not lose the others
-        fields["error"] = describe(error)[:_MOST_OF_AN_ERROR]
+        fields["error"] = whole(describe(error)[:_MOST_OF_AN_ERROR])
     else:
         fields |= {"status": result.status, "rounds": result.rounds, "usage": result.usage}
         fields["output"] = _json_of(result)
@@ -222,9 +223,9 @@ def _of_best_round(records: Sequence[StepRecord], result: Result[Any]) -> Sequen
 
 def _json_of(result: Result[Any]) -> Any:
     try:
-        return to_jsonable_python(result.output, fallback=str)
+        return whole(to_jsonable_python(result.output, fallback=str))
     except Exception:  # noqa: BLE001 - an answer that does not fit its type is shown as its text
-        return result.text
+        return whole(result.text)
 
 
 def _usage_of_failed(uses: Mapping[str, OperatorUse]) -> Usage:

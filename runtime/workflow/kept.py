@@ -16,6 +16,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.schedule import Skip
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.places import place_of
 
 
 class Done(Struct, frozen=True):
@@ -65,6 +66,19 @@ class InnerRun(Struct, frozen=True):
             and same_messages(self.call.messages, call.messages)
             and same_messages(self.call.previous, call.previous)
         )
+
+    def repairs(self) -> tuple[Fault, ...]:
+        """Return the faults to repair, each with the place of an operator: any may be at fault if the whole is."""
+        ids = self.build.plan.ids
+        within = [fault for fault in self.faults if place_of(fault.place, ids)]
+        ran = [ids[node] for node in self.done if node < self.build.first_evaluator]
+        suspected = [
+            fault.model_copy(update={"operator": operator_id, "item": None, "sure": fault.sure and len(ran) == 1})
+            for operator_id in ran
+            for fault in self.faults
+            if fault not in within
+        ]
+        return (*within, *suspected)
 
     def with_faults(self, faults: Sequence[Fault]) -> InnerRun:
         """Return the outcome with faults to repair."""

@@ -157,8 +157,9 @@ async def for_each(
             index, call = taken
             try:
                 run = body.run_within(scope, body.inner_call(call), MapItem(name, index))
-                if keep is None and run.finished is not None:
-                    run.finished = {}  # not the messages of the outer run, which would grow with each item
+                if keep is None:  # what is kept of the run around it would grow with each item
+                    run.repeats = run.is_traced = False
+                    run.finished = None if run.finished is None else {}
                 message = await run.execute()
                 worst.add(index, message)
                 outcome = keep(call, message) if keep else None

@@ -26,7 +26,6 @@ from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage,
 from operad.runtime.values.questions import Questions
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.kept import InnerRun
-from operad.runtime.workflow.places import place_of
 from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
 from operad.runtime.workflow.verdict import by_origin, unknown_blame, with_inner
@@ -187,7 +186,8 @@ class Run:
             return self._keep(earlier)
         self._begin()
         if earlier is not None:
-            self._go_on(earlier)
+            self._steps.restore(earlier)
+            self._steps.repair(earlier.repairs())
         now = self.log.now
         began = now()
         try:
@@ -224,27 +224,11 @@ class Run:
 
     def _keep(self, earlier: InnerRun) -> WorkflowMessage:
         """Return the message of an earlier run that did the same, without running again."""
-        assert self.outer is not None  # noqa: S101 - only runs inside operators have an earlier outcome
-        self.outer.run.log.write(
-            events.OperatorKept(), self._prefix, self.outer.operator_id, self.outer.round, self.outer.attempt
-        )
-        self.outer.traced().inner[self._prefix[-1]] = earlier
+        outer = self.outer
+        assert outer is not None  # noqa: S101 - only runs inside operators have an earlier outcome
+        outer.run.log.write(events.OperatorKept(), self._prefix, outer.operator_id, outer.round, outer.attempt)
+        outer.traced().inner[self._prefix[-1]] = earlier
         return earlier.message
-
-    def _go_on(self, earlier: InnerRun) -> None:
-        """Start from the outcome of an earlier run, and repair its faults."""
-        self._steps.restore(earlier)
-        within = tuple(fault for fault in earlier.faults if place_of(fault.place, self._plan.ids))
-        whole = [fault for fault in earlier.faults if fault not in within]
-        if whole:  # any operator of the workflow may be at fault
-            ran = [self._plan.ids[node] for node in earlier.done if node < self.build.first_evaluator]
-            is_alone = len(ran) == 1
-            within += tuple(
-                fault.model_copy(update={"operator": operator_id, "item": None, "sure": fault.sure and is_alone})
-                for operator_id in ran
-                for fault in whole
-            )
-        self._steps.repair(within)
 
     def set_input(self, call: OperatorCall) -> None:
         """Replace the input of a run that has not begun: a stored run is resumed with its stored input."""
@@ -432,37 +416,23 @@ class Run:
         if unjudged := self.build.unjudged:
             inner = (self._best_messages[node] for node in unjudged)
             message = with_inner(message, [each for each in inner if each is not None])
-        if message.usage is self.usage and message.status is WorkflowStatus.SUCCESS:
-            return message
-        update: dict[str, object] = {"usage": self.usage}
-        if message.status is not WorkflowStatus.SUCCESS:
-            none = (
-                f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}."
-                if self.rounds > 1
-                else ""
-            )
-            said = (message.evaluation, self._unknown_blame_text(message), failed, none)
-            update["evaluation"] = "\n".join(filter(None, said))
-        return message.changed(**update)
+        if message.status is WorkflowStatus.SUCCESS:
+            return message if message.usage is self.usage else message.changed(usage=self.usage)
+        # A nested workflow may blame operators outside of it, and an operator's own verdict its parts, as a leader does.
+        by_evaluator = self.build.graph.evaluators and message.status is WorkflowStatus.EXECUTION_ERROR
+        strangers = unknown_blame(message.blame, self._plan.ids[:-1]) if by_evaluator and not self._prefix else ""
+        notes = (
+            f"The verdict blames an unknown operator: {strangers}." if strangers else "",
+            failed,
+            f"None of {self.rounds} rounds succeeded; this is round {self._state.best_round}." * (self.rounds > 1),
+        )
+        return message.changed(usage=self.usage, evaluation="\n".join(filter(None, (message.evaluation, *notes))))
 
     def _fall_back(self, value: WorkflowMessage, verdict: WorkflowMessage) -> WorkflowMessage:
         """Return the message in place of a rejected result, with the verdict as its evaluation."""
         self._say_of_round(events.FellBack(error=f"rejected: {verdict.evaluation}", to="its value"))
         said = f"The result was rejected, and a fixed value is used instead: {verdict.evaluation}"
-        return value.own().changed(
-            evaluation=said, usage=self.usage, job_id=self.job.id, operator_id=verdict.operator_id
-        )
-
-    def _unknown_blame_text(self, verdict: WorkflowMessage) -> str:
-        """Return a sentence about unknown operators that an evaluator blames; empty if there are none.
-
-        Only evaluators of outermost runs are checked: a nested workflow may blame operators outside of it, and an
-        operator's own verdict may blame its parts, as a leader blames sub-jobs.
-        """
-        judged = self.build.graph.evaluators and verdict.status is WorkflowStatus.EXECUTION_ERROR and not self._prefix
-        blames = verdict.blame if judged else ()
-        strangers = unknown_blame(blames, self._plan.ids[:-1])
-        return f"The verdict blames an unknown operator: {strangers}." if strangers else ""
+        return value.own().stamped(verdict.operator_id, self.job.id, self.usage).changed(evaluation=said)
 
     def transcript(self) -> tuple[StepRecord, ...]:
         """Return the records of the operators that have finished so far."""

@@ -32,6 +32,8 @@ from operad.configs.optimise.folder import opened
 from operad.configs.optimise.proposals import Proposal
 from operad.configs.optimise.tasks import read_tasks
 from operad.configs.services import load_services
+from operad.evaluation import Dataset as EvaluationCases
+from operad.evaluation import EvaluationReport
 from operad.evaluators import comfyflow, worfeval
 from operad.evaluators.chat2workflow import Dataset, Response, judge, read_dataset, read_run
 from operad.flows.check import check
@@ -574,6 +576,13 @@ _PLAN = {
 }
 
 
+def _cases() -> list[bytes]:
+    one = {"name": "a", "job": "Say 4.", "inputs": {"n": 4}, "expected": "4", "tags": ["t"], "accepted": False}
+    steps = {"look": "four", "say": {"message": {"scratchpad": "4"}, "before": ["look"]}}
+    run = {**one, "steps": steps, "blame": ["look"], "script": [{"text": "4", "calls": [["look", {}]]}]}
+    return [lines(run), *as_json([one]), *fenced("yaml", "evaluate")]
+
+
 def _tasks() -> list[bytes]:
     one = {
         "id": "a",
@@ -639,6 +648,9 @@ TARGETS: Mapping[str, Target] = {
     "services": Target(in_file("services.yaml", lambda path: load_services(path, None, harmless_here)), lambda: fenced("yaml", "nodes*", "configuration")),
     "tasks-lines": Target(in_file("tasks.jsonl", partial(read_tasks, trust=harmless_here)), _tasks),
     "tasks-yaml": Target(in_file("tasks.yaml", partial(read_tasks, trust=harmless_here)), _tasks),
+    "cases-lines": Target(in_file("cases.jsonl", EvaluationCases.load), _cases),
+    "cases-yaml": Target(in_file("cases.yaml", EvaluationCases.load), _cases),
+    "evaluation-report": Target(in_file("report.json", EvaluationReport.load), lambda: [b'{"workflow": "w", "cases": [{"name": "a", "status": "SUCCESS"}]}', b'{"evaluation": {"workflow": "w"}}\n{"key": "a#1", "result": {"name": "a"}}\n']),
     "asked": Target(asked, lambda: [joined(b"{type: boolean}", b"yes"), joined(b'{"enum": ["a", 1]}', b"1")], (WrongAnswerError,)),
     "inputs": Target(inputs, lambda: [joined(b"text", b'["a"]', b"7")]),
     "condition": Target(condition, lambda: as_json(["and", [[["text", "1"], "contains", "a"], [["n", "1"], ">", "7"]]]), (ValidationError,)),

@@ -162,7 +162,7 @@ def test_names_of_commands_are_completed_without_importing_them(tmp_path):
     ("line", "names"),
     [
         ("operad ru", ["run", "runs"]),
-        ("operad runs ", ["list", "show", "resume", "cancel", "delete"]),
+        ("operad runs ", ["list", "show", "resume", "to-case", "cancel", "delete"]),
         ("operad check --js", ["--json"]),
         ("operad evaluate wo", ["worf"]),
     ],
