@@ -15,7 +15,7 @@ The faults to repair follow from the verdict:
 |---|---|
 | blames operators | these |
 | blames an operator that was repaired in the round before, too | also its predecessors, which are suspected; those of these in the round after |
-| blames nobody | the first operator whose work the evaluator did not see whole; otherwise all: suspected |
+| blames no operator | the first operator whose work the evaluator did not see whole; otherwise all: suspected |
 """
 
 from __future__ import annotations
@@ -146,7 +146,7 @@ def _predecessors(place: str, before: Mapping[str, Sequence[str]]) -> list[str]:
 def _suspects(
     verdict: WorkflowMessage, operators: Sequence[str], cut: Sequence[str]
 ) -> tuple[tuple[Fault, ...], Mapping[str, str]]:
-    """Return the faults to repair after a verdict that blames nobody."""
+    """Return the faults to repair after a verdict that blames no operator."""
     suspects, reason = (cut[:1], CUT) if cut else (operators, NO_BLAME)
     lesson = verdict.lesson or verdict.evaluation
     sure = len(suspects) == 1 and not cut
