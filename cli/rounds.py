@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from operad.cli.progress import display_name, row_of, used
@@ -113,14 +114,17 @@ class Repetition:
         self._evaluated_rounds: set[int] = set()
         self._items: dict[tuple[int, str], int] = {}
         self._kept: dict[int, list[str]] = {}
+        self._kept_items = Counter[tuple[int, str]]()
 
     def apply(self, event: Event) -> None:
         """Update the rounds with an event."""
         match event:
             case events.Progress() if len(event.path) == 1:
                 self._items[event.round, event.operator_id] = event.total
-            case events.OperatorKept() if len(event.path) == 1:
+            case events.OperatorKept() if event.path == (event.operator_id,):
                 self._kept.setdefault(event.round, []).append(event.operator_id)
+            case events.OperatorKept() if len(event.path) == 1:  # an item of a map
+                self._kept_items[event.round, event.operator_id] += 1
             case events.OperatorFinished() if event.path in [(judge,) for judge in self._evaluators]:
                 self._evaluated_rounds.add(event.round)
             case _ if event.path:
@@ -171,8 +175,9 @@ class Repetition:
 
     def _with_item_count(self, name: str, number: int) -> str:
         """Return the operator's name, with the number of items if it processed fewer than in round 1."""
-        now, before = self._items.get((number, name)), self._items.get((1, name))
-        if now is None or before is None or now >= before:
+        total, before = self._items.get((number, name)), self._items.get((1, name))
+        now = (total or 0) - self._kept_items[number, name]
+        if total is None or before is None or now >= before:
             return name
         return f"{name} (for {now} of {before} items)"
 

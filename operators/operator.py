@@ -271,11 +271,8 @@ class Operator(Instructed[T]):
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
-        if self._own_reasoner is not None:
-            values["model"] = fingerprint(self._own_reasoner)
-        if insights:
-            values["insights"] = [insight.text for insight in insights]
-        return values
+        values |= {} if self._own_reasoner is None else {"model": fingerprint(self._own_reasoner)}
+        return {**values, "insights": [insight.text for insight in insights]} if insights else values
 
     async def execute(
         self,

@@ -164,6 +164,7 @@ name: soothe
 workflow: [[draft, shorten]]
 evaluator: {instruction: It must be friendly.}
 max_rounds: 2
+on_reject: {text: A colleague will answer.}
 policy: {cache: true}
 limits: {concurrency: 2}
 budget: {calls: 20}
@@ -194,6 +195,7 @@ profile: {name: Fact checker}
 workflow: [[facts, check, answer], [facts, answer]]
 evaluator: {instruction: Every sentence must rest on a checked claim.}
 max_rounds: 2
+on_reject: continue
 reasoner: {max_rounds: 4}
 model: {name: gpt-5.6}
 memory: {tokens: 8000}
@@ -205,6 +207,7 @@ budget: {tokens: 100000}
     "ProfileSpec": "{name: Fact checker, desc: Checks the claims of a text.}",
     "ExpertReasonerSpec": "{actor_name: doer, thinker_name: planner, type: DUAL, max_rounds: 4}",
     "CheckSpec": "{function: my_checks.short}",
+    "ReplacementSpec": "{text: There is no plan., outputs: {plan: none}}",
     "BudgetSpec": "{tokens: 100000, calls: 50, cost: 0.5, seconds: 600}",
     "LeaderSpec": """
 profile: {name: Editor}

@@ -304,9 +304,9 @@ class Trace:
         return ended
 
     def _operator_kept(self, event: events.OperatorKept) -> Sequence[Span]:
-        """Note an operator that keeps its message of an earlier round in the details of the round."""
+        """Note an operator that keeps its message in the details of the round; items of maps are left out."""
         span = self._open.get(("round", event.path[:-1]))
-        if span is None:
+        if span is None or _is_item(event):
             return []
         span.details.setdefault("kept", []).append(event.operator_id)
         return [span]

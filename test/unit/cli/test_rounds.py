@@ -80,6 +80,22 @@ def test_an_operator_that_kept_its_answer_is_neither_run_again_nor_reused():
     assert repetition.lines()[1] == f"In round 2 {again}."
 
 
+def test_the_items_of_a_map_that_kept_their_answers_are_not_counted_as_run_again():
+    repetition = Repetition()
+    rejected = {"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "wrong", "lesson": "", "blame": ("list[1]",)}
+    for event in (
+        events.RunStarted(workflow="w", goal="g", operators={"a": (), "list": ("a",)}),
+        events.RoundStarted(operators=("a", "list"), round=1),
+        events.Progress(path=("list",), operator_id="list", round=1, done=3, total=3),
+        events.RoundFinished(round=1, **rejected),
+        events.RoundStarted(operators=("list",), round=2),
+        *(events.OperatorKept(path=(f"list[{item}]",), operator_id="list", round=2) for item in (0, 2)),
+        events.Progress(path=("list",), operator_id="list", round=2, done=3, total=3),
+    ):
+        repetition.apply(event)
+    assert repetition.lines()[1] == "In round 2 only list (for 1 of 3 items) ran again; a was reused."
+
+
 async def test_where_all_ran_again_nothing_was_reused():
     lines = await told("a", "b", judge=Judge(["a"]))
     assert lines[1] == "In round 2 all operators ran again: a and b."

@@ -581,18 +581,14 @@ experts:
 """
 
 
-def _verdict(status, blame=()):
-    said = {
-        "status": status,
-        "evaluation": "Nine words.",
-        "lesson": "At most four words." if blame else "",
-        "blame": [*blame],
-    }
-    return json.dumps({**said, "score": 5})
+def _verdict(status, *blamed):
+    fault = {"wrong": "A title of nine words", "right": "Four words", "lesson": "At most four words.", "sure": True}
+    faults = [{"operator": operator, **fault} for operator in blamed]
+    return json.dumps({"status": status, "evaluation": "Nine words.", "faults": faults, "unsure": [], "score": 5})
 
 
 ANSWERS = {"List the points": ["- a\n- b"], "Write a note": ["Short."], "Put both": ["T1 + Short.", "T2 + Short."],
-    "Write a title": ["A title of nine words", "Four words"], "The title has four": [_verdict("EXECUTION_ERROR", ["title"]), _verdict("SUCCESS")],
+    "Write a title": ["A title of nine words", "Four words"], "The title has four": [_verdict("EXECUTION_ERROR", "title"), _verdict("SUCCESS")],
 }  # fmt: skip
 
 
@@ -626,6 +622,10 @@ def test_a_run_of_experts_shows_blame_on_the_canvas_and_forms_choose_by_name(tmp
         lesson.wait_for()
         assert "Blamed in round 1: Nine words." in lesson.inner_text()
         assert "At most four words." in lesson.inner_text()
+        assert (lesson.locator("del").inner_text(), lesson.locator("ins").inner_text()) == (
+            "A title of nine words",
+            "Four words",
+        )
         assert "A title of nine words" in lesson.inner_text()
         assert "Four words" in page.tab.locator(".inspector").inner_text()
         if AXE.exists():

@@ -176,6 +176,7 @@ def test_markdown_has_the_faults_what_was_kept_and_what_changed_in_a_blamed_item
                 events.RoundStarted(round=2, operators=("sums", "end")),
                 events.OperatorStarted(round=2, **at),
                 ran(2, "20", "149.40"),
+                events.OperatorKept(round=2, path=("sums[0]",), operator_id="sums"),
                 events.OperatorKept(round=2, path=("end",), operator_id="end"),
                 events.RoundFinished(round=2, status=WorkflowStatus.SUCCESS, evaluation="", lesson="", blame=()),
             ]
