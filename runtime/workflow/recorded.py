@@ -97,9 +97,11 @@ def recorded_workflow(
     for key, step in steps.items():
         previous: list[Any] = []
         for parent, ports in before[key].items():
+            if steps[parent].recorded[0].skipped and not step.recorded[0].skipped:
+                continue  # it ran without that one
             taken = {LEFT_OUT} if step.recorded[0].skipped else ports
             previous += [Port(steps[parent], port) for port in taken] if taken else [steps[parent]]
-        flow.add_operator(step, previous, join=graph.joins.get(key) if graph else None)
+        flow.add_operator(step, previous)
     for evaluator in evaluators:
         flow.add_evaluator(evaluator)
     return flow
