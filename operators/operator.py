@@ -28,11 +28,18 @@ from operad.operators.operator_arguments import (
 )
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
-from operad.runtime.events import KnowledgeRetrieved, current_scope, emit
+from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
 from operad.runtime.graph.operator import Answer, BaseOperator
 from operad.runtime.knowledge.insights import relevant
-from operad.runtime.knowledge.knowledge import NO_KNOWLEDGE, Insight, Knowledge, KnowledgeBase, passages_for
+from operad.runtime.knowledge.knowledge import (
+    NO_KNOWLEDGE,
+    Insight,
+    Knowledge,
+    KnowledgeBase,
+    passages_for,
+    report_retrieved,
+)
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
@@ -372,18 +379,7 @@ class Operator(Instructed[T]):
     async def _search_knowledge(self, job: Job) -> Knowledge:
         """Search the knowledge base in a thread, and emit an event with the passages found."""
         knowledge = await in_function_thread(f"operator {self.get_id()!r}", self.get_knowledge, job)  # may read files
-        if not isinstance(knowledge, Knowledge):  # pyright: ignore[reportUnnecessaryIsInstance] - of a user's class
-            kind = type(knowledge).__name__
-            raise InputError(f"operator {self.get_id()!r}: its knowledge base gave {kind}, not Knowledge")
-        passages = knowledge.passages
-        emit(
-            KnowledgeRetrieved(
-                sources=tuple(each.source for each in passages),
-                scores=tuple(each.score for each in passages),
-                texts=tuple(each.text for each in passages),
-            )
-        )
-        return knowledge
+        return report_retrieved(knowledge, self.get_id())
 
     def get_env_insights(self) -> list[Insight] | None:
         """Return the insights of earlier runs about the environment, best first; None without insights.

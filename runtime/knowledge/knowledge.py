@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from itertools import zip_longest
-from typing import Protocol
+from typing import Any, Protocol
 
+from operad.runtime.events import KnowledgeRetrieved, emit
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 from operad.runtime.values.value import Value
 
@@ -99,3 +101,21 @@ class KnowledgeBase(Protocol):
     def retrieve(self, query: str) -> Knowledge:
         """Return the passages that fit a query, best first."""
         ...
+
+
+def report_retrieved(found: Any, operator_id: str) -> Knowledge:
+    """Emit an event with the passages that an operator found, and return them.
+
+    Raises:
+        InputError: The knowledge base, which may be of a user's class, gave something else.
+    """
+    if not isinstance(found, Knowledge):
+        raise InputError(f"operator {operator_id!r}: its knowledge base gave {type(found).__name__}, not Knowledge")
+    emit(
+        KnowledgeRetrieved(
+            sources=tuple(each.source for each in found.passages),
+            scores=tuple(each.score for each in found.passages),
+            texts=tuple(each.text for each in found.passages),
+        )
+    )
+    return found

@@ -9,6 +9,9 @@ from operad.runtime.values.value import Record
 class ToolUse(Record):
     """Call of a tool, with its result.
 
+        use = ToolUse(tool="search", arguments='{"claim": "The moon has air."}', result="It has none.")
+        print(use)  # search({"claim": "The moon has air."}): It has none.
+
     Attributes:
         tool: Name of the tool.
         arguments: Arguments as JSON text.

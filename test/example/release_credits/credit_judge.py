@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 from changelog import SENTENCE_END, name_candidates, sentences
-from credit_operators import Credit, Decision
+from credit_operators import Credit, CreditFault, WrongCredit
 
 from operad.evaluators.evaluator import Evaluator
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.value import Value
 
 _BEFORE = 60
 """Characters before a name that are looked at."""
@@ -54,28 +54,8 @@ _LAST_BRACKET = re.compile(r"[\[(]([^\[\]()]{3,200})[\])][.]?(?:\s?-\s?[A-Z]{2,4
 _SEPARATOR = re.compile(r"[,;/&]|\band\b")
 
 
-class Fault(Value):
-    """One fault in the credits of one entry.
-
-    Attributes:
-        text: Description of the fault.
-        name: The name it is about.
-        rejected: The decision on that name that must not be made again.
-    """
-
-    text: str
-    name: str = ""
-    rejected: Decision | None = None
-
-
 class CreditsEvaluator(Evaluator):
-    """Finds entries whose credits the text contradicts.
-
-    Outputs:
-        faults: By entry number, the faults as text.
-        rejected: By entry number and name, the decision that must not be made again: those of the
-            rounds before and of this one.
-    """
+    """Finds entries whose credits the text contradicts; the wrong text of a fault is a `WrongCredit` as JSON."""
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Judge the message of `WriteCredits`; the reasoner is not asked.
@@ -87,7 +67,7 @@ class CreditsEvaluator(Evaluator):
         entries: list[str] = table.outputs["entries"]
         found = [Credit(**credit) for credit in table.outputs["credits"]]
         faults = {
-            str(number): wrong
+            number: wrong
             for number, (entry, credit) in enumerate(zip(entries, found, strict=True))
             if (wrong := list(judge(entry, credit)))
         }
@@ -99,48 +79,39 @@ class CreditsEvaluator(Evaluator):
         return WorkflowMessage(
             status=WorkflowStatus.EXECUTION_ERROR,
             evaluation=f"{len(faults)} of {len(entries)} entries {'is' if len(faults) == 1 else 'are'} at fault",
-            lesson="\n".join(f"Entry {int(n) + 1}: {fault.text}." for n, wrong in faults.items() for fault in wrong),
-            blame=(table.outputs["credited_by"],),
+            faults=tuple(
+                Fault(
+                    operator=table.outputs["credited_by"],
+                    wrong=WrongCredit(entry=number, **fault.model_dump()).model_dump_json(),
+                    lesson=f"Entry {number + 1}: {fault.text}.",
+                )
+                for number, wrong in faults.items()
+                for fault in wrong
+            ),
             score=1 - len(faults) / len(entries),
-            outputs={
-                "faults": {number: [fault.text for fault in wrong] for number, wrong in faults.items()},
-                "rejected": _rejected(faults, table.outputs.get("rejected", {})),
-            },
         )
 
 
-def _rejected(
-    faults: Mapping[str, list[Fault]], earlier: Mapping[str, Mapping[str, Decision]]
-) -> dict[str, dict[str, Decision]]:
-    """Return rejected decisions so that a name keeps one to choose: if both are rejected, the later verdict holds."""
-    rejected = {number: dict(names) for number, names in earlier.items()}
-    for number, wrong in faults.items():
-        for fault in wrong:
-            if fault.rejected is not None:
-                rejected.setdefault(number, {})[fault.name] = fault.rejected
-    return rejected
-
-
-def judge(entry: str, credit: Credit) -> Iterable[Fault]:
+def judge(entry: str, credit: Credit) -> Iterable[CreditFault]:
     """All that the text of `entry` shows to be wrong with what was made of it."""
     if credit.component not in entry:
-        yield Fault(text=f"{credit.component!r} does not occur in it")
+        yield CreditFault(text=f"{credit.component!r} does not occur in it")
     names = name_candidates(entry)
     plain = credit_phrases(entry)
     for name in dict.fromkeys(credit.persons):
         if credit.persons.count(name) > 1:
-            yield Fault(text=f"{name!r} is listed twice", name=name)
+            yield CreditFault(text=f"{name!r} is listed twice", name=name)
         if name in plain:
             continue
         why = "is no name in it" if name not in names else _no_person(entry, name, names)
         if why := why or _no_credit(entry, name, plain):
-            yield Fault(text=f"{name!r} {why}", name=name, rejected="credited")
+            yield CreditFault(text=f"{name!r} {why}", name=name, rejected="credited")
     alike = _bracketed(entry)
     if any(name in credit.persons for name in alike):
         plain = dict.fromkeys(alike, "stands in a bracket, as others do") | plain
     for name, where in plain.items():
         if name not in credit.persons:
-            yield Fault(text=f"{name!r} is left out, but {where}", name=name, rejected="other")
+            yield CreditFault(text=f"{name!r} is left out, but {where}", name=name, rejected="other")
 
 
 def _no_person(entry: str, name: str, names: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal, cast
 
 from changelog import (
@@ -56,6 +56,26 @@ class Credit(Value):
 
     component: str
     persons: tuple[str, ...] = ()
+
+
+class CreditFault(Value):
+    """One fault in the credits of one entry.
+
+    Attributes:
+        text: Description of the fault.
+        name: The name it is about.
+        rejected: The decision on that name that must not be made again.
+    """
+
+    text: str
+    name: str = ""
+    rejected: Decision | None = None
+
+
+class WrongCredit(CreditFault):
+    """Fault in the credits of an entry, with the number of the entry, counted from 0."""
+
+    entry: int
 
 
 def answer_schema(entry: str, rejected: Rejected) -> dict[str, Any]:
@@ -158,25 +178,23 @@ class CreditEntries(Operator):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask about every entry; after a verdict, only about those at fault."""
-        outputs: dict[str, Any] = {}
-        for message in call.messages:
-            outputs |= message.outputs  # the release; on a re-run also the earlier credits and the verdict
-        entries: list[str] = outputs["entries"]
-        rejected: dict[str, dict[str, Decision]] = outputs.get("rejected", {})
-        faults: dict[str, list[str]] = outputs.get("faults", {})
-        found: list[Credit | None] = [Credit(**credit) for credit in outputs.get("credits", ())]
-        asked = [n for n in range(len(entries)) if not found or str(n) in faults]
+        entries: list[str] = call.messages[0].outputs["entries"]
+        earlier = call.rejection.answer.outputs if call.rejection else {}
+        wrong = (
+            [WrongCredit.model_validate_json(fault.wrong) for fault in call.rejection.faults] if call.rejection else []
+        )
+        rejected = _with_rejected(earlier.get("rejected", {}), wrong)
+        found: list[Credit | None] = [Credit(**credit) for credit in earlier.get("credits", ())]
+        asked = [n for n in range(len(entries)) if not found or any(fault.entry == n for fault in wrong)]
         found = found or [None] * len(entries)
         slots = asyncio.Semaphore(self._concurrency)
         done = 0
 
         async def ask(number: int) -> None:
             nonlocal done
-            key = str(number)
+            lesson = "\n".join(fault.text for fault in wrong if fault.entry == number)
             async with slots:
-                found[number] = await self._ask(
-                    call.reasoner, entries[number], rejected.get(key, {}), "\n".join(faults.get(key, ()))
-                )
+                found[number] = await self._ask(call.reasoner, entries[number], rejected.get(str(number), {}), lesson)
             done += 1
             events.emit(events.Progress(done=done, total=len(asked)))
 
@@ -204,13 +222,24 @@ class CreditEntries(Operator):
         return Credit(component=answer["component"], persons=credited)
 
 
+def _with_rejected(
+    earlier: Mapping[str, Mapping[str, Decision]], wrong: Iterable[WrongCredit]
+) -> dict[str, dict[str, Decision]]:
+    """Return rejected decisions so that a name keeps one to choose: if both are rejected, the later verdict holds."""
+    rejected = {number: dict(names) for number, names in earlier.items()}
+    for fault in wrong:
+        if fault.rejected is not None:
+            rejected.setdefault(str(fault.entry), {})[fault.name] = fault.rejected
+    return rejected
+
+
 class WriteCredits(Operator):
     """Joins the credits into a Markdown table by component.
 
     A reasoner that can write prose adds a sentence per component.
 
     Outputs:
-        entries, credits, rejected: As it got them.
+        entries, credits: As it got them.
         credited_by: The id of the operator that the credits came from.
     """
 
@@ -228,7 +257,7 @@ class WriteCredits(Operator):
             text += "\n\n" + "\n".join(
                 await concurrently(self._thank(call.reasoner, *item) for item in by_component.items())
             )
-        passed_on = ("entries", "credits", "credited_by", "rejected")
+        passed_on = ("entries", "credits", "credited_by")
         return WorkflowMessage(scratchpad=text, outputs={key: outputs[key] for key in passed_on if key in outputs})
 
     async def _thank(self, reasoner: Reasoner, component: str, rows: Sequence[tuple[Credit, str]]) -> str:

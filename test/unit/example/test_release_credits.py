@@ -13,6 +13,7 @@ from credit_operators import (
     CreditEntries,
     ReadRelease,
     WriteCredits,
+    WrongCredit,
     answer_schema,
 )
 from hypothesis import given
@@ -22,6 +23,7 @@ from operad.configs import load
 from operad.operators import OperatorConfig
 from operad.runtime import (
     BuiltinWorkflow,
+    Fault,
     FileDescriptor,
     InputError,
     Job,
@@ -30,6 +32,8 @@ from operad.runtime import (
     WorkflowStatus,
     events,
 )
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.testing import ScriptedReasoner
 
 RENDEZVOUS = 10.0
@@ -132,6 +136,14 @@ async def ask(reasoner, *messages, **arguments):
     return await CreditEntries(config("credit"), **arguments).execute(reasoner, Job(goal="g"), list(messages))
 
 
+async def ask_again(reasoner, release, first, *wrong, **outputs):
+    """Ask again after a verdict on the credits."""
+    answer = WorkflowMessage(outputs={"credits": [credit.model_dump() for credit in first], "rejected": {}, **outputs})
+    faults = tuple(Fault(operator="credit", wrong=each.model_dump_json()) for each in wrong)
+    rejection = Rejection(answer=answer, faults=faults)
+    return await CreditEntries(config("credit")).run(OperatorCall(reasoner, Job("g"), (release,), rejection=rejection))
+
+
 def test_the_answer_for_an_entry_is_a_component_and_one_decision_per_name():
     decisions = {"type": "string", "enum": ["credited", "other"]}
     assert answer_schema(TOM, {}) == {
@@ -200,18 +212,19 @@ async def test_of_a_long_entry_the_first_sentence_and_those_with_names_are_shown
     assert reasoner.tasks[0].job.goal == "lib: Fix. Reported by Ada Brook."
 
 
-async def test_after_a_verdict_only_entries_at_fault_are_asked_again_each_with_its_own_lesson():
+async def test_after_a_verdict_only_entries_at_fault_are_asked_again_each_with_its_own_lesson_and_the_later_verdict_on_a_name_holds():
     first = [Credit(component="lib", persons=("Blue Sky",)), Credit(component="x"), Credit(component="tool")]
-    own = WorkflowMessage(outputs={"credits": [c.model_dump() for c in first], "rejected": {}}, operator_id="credit")
-    verdict = WorkflowMessage(
-        lesson="Everything that was wrong.",
-        outputs={
-            "faults": {"0": ["'Blue Sky' is a thing", "'Ada Brook' is left out"]},
-            "rejected": {"0": {"Blue Sky": "credited", "Ada Brook": "other"}},
-        },
-    )
+    earlier = {"0": {"Blue Sky": "other"}, "1": {"Tom Reed": "other"}}
     with ScriptedReasoner(credit_all) as reasoner:
-        message = await ask(reasoner, given_entries(ADA, NONE, TOM), own, verdict)
+        message = await ask_again(
+            reasoner,
+            given_entries(ADA, NONE, TOM),
+            first,
+            WrongCredit(entry=0, text="'Blue Sky' is a thing", name="Blue Sky", rejected="credited"),
+            WrongCredit(entry=0, text="'Ada Brook' is left out", name="Ada Brook", rejected="other"),
+            rejected=earlier,
+        )
+    assert earlier == {"0": {"Blue Sky": "other"}, "1": {"Tom Reed": "other"}}
     [task] = reasoner.tasks
     assert (task.job.goal, task.lesson) == (ADA, "'Blue Sky' is a thing\n'Ada Brook' is left out")
     assert {n: f["enum"] for n, f in schema_of(task)["names"]["properties"].items()} == {
@@ -224,7 +237,7 @@ async def test_after_a_verdict_only_entries_at_fault_are_asked_again_each_with_i
             {"component": "x", "persons": ()},
             {"component": "tool", "persons": ()},
         ],
-        "rejected": verdict.outputs["rejected"],
+        "rejected": {"0": {"Blue Sky": "credited", "Ada Brook": "other"}, "1": {"Tom Reed": "other"}},
     }
 
 
@@ -255,14 +268,9 @@ def test_at_least_one_entry_must_be_asked_about_at_once():
 
 async def test_progress_counts_the_entries_that_are_asked_about(in_a_run):
     async def work():
-        own = WorkflowMessage(outputs={"credits": [Credit(component="x").model_dump()] * 3})
         await ask(ScriptedReasoner(credit_all), given_entries(ADA, NONE, TOM))
-        await ask(
-            ScriptedReasoner(credit_all),
-            given_entries(ADA, NONE, TOM),
-            own,
-            WorkflowMessage(outputs={"faults": {"2": ["x"]}}),
-        )
+        wrong = WrongCredit(entry=2, text="x")
+        await ask_again(ScriptedReasoner(credit_all), given_entries(ADA, NONE, TOM), [Credit(component="x")] * 3, wrong)
 
     _, heard = await in_a_run(work, "credit")
     assert [(e.operator_id, e.done, e.total) for e in heard if isinstance(e, events.Progress)] == [
@@ -335,7 +343,6 @@ async def test_the_table_is_sorted_by_component_and_says_for_what():
         "entries": messages[1].outputs["entries"],
         "credits": messages[0].outputs["credits"],
         "credited_by": "credit",
-        "rejected": {"0": {"Tom Reed": "other"}},
     }
 
 
@@ -500,35 +507,21 @@ async def test_credits_without_fault_are_a_success_that_says_what_was_checked():
 
 async def test_a_verdict_names_entries_in_words_and_data_and_blames_whom_the_credits_came_from():
     verdict = await verdict_on(("Cut",), ("lib", "Blue Sky"), ("tool", "Tom Reed"), entries=[NONE, ADA, TOM])
-    assert verdict == WorkflowMessage(
-        status=WorkflowStatus.EXECUTION_ERROR,
-        evaluation="2 of 3 entries are at fault",
-        lesson="Entry 2: 'Blue Sky' stands after 'the': a thing or a place.\n"
-        "Entry 2: 'Ada Brook' is left out, but stands after 'Reported by'.\n"
+    assert (verdict.status, verdict.evaluation) == (WorkflowStatus.EXECUTION_ERROR, "2 of 3 entries are at fault")
+    assert verdict.lesson.splitlines() == [
+        "Entry 2: 'Blue Sky' stands after 'the': a thing or a place.",
+        "Entry 2: 'Ada Brook' is left out, but stands after 'Reported by'.",
         "Entry 3: 'Ines de Vries' is left out, but stands after 'Patch from'.",
-        blame=("credit",),
-        score=1 - 2 / 3,
-        outputs={
-            "faults": {
-                "1": [
-                    "'Blue Sky' stands after 'the': a thing or a place",
-                    "'Ada Brook' is left out, but stands after 'Reported by'",
-                ],
-                "2": ["'Ines de Vries' is left out, but stands after 'Patch from'"],
-            },
-            "rejected": {"1": {"Blue Sky": "credited", "Ada Brook": "other"}, "2": {"Ines de Vries": "other"}},
-        },
-    )
-
-
-async def test_what_was_rejected_adds_up_and_the_later_verdict_on_a_name_holds():
-    earlier = {"0": {"Blue Sky": "other"}, "1": {"Tom Reed": "other"}}
-    verdict = await verdict_on(
-        ("lib", "Blue Sky", "Ada Brook"), ("tool", "Tom Reed", "Ines de Vries"), entries=[ADA, TOM], rejected=earlier
-    )
-    assert verdict.outputs["faults"] == {"0": ["'Blue Sky' stands after 'the': a thing or a place"]}
-    assert verdict.outputs["rejected"] == {"0": {"Blue Sky": "credited"}, "1": {"Tom Reed": "other"}}
-    assert earlier == {"0": {"Blue Sky": "other"}, "1": {"Tom Reed": "other"}}
+    ]
+    assert (verdict.blame, verdict.score) == (("credit",), 1 - 2 / 3)
+    assert [json.loads(fault.wrong) for fault in verdict.faults] == [
+        {"entry": number, "text": text, "name": name, "rejected": rejected}
+        for number, text, name, rejected in (
+            (1, "'Blue Sky' stands after 'the': a thing or a place", "Blue Sky", "credited"),
+            (1, "'Ada Brook' is left out, but stands after 'Reported by'", "Ada Brook", "other"),
+            (2, "'Ines de Vries' is left out, but stands after 'Patch from'", "Ines de Vries", "other"),
+        )
+    ]
 
 
 # All together
