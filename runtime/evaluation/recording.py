@@ -49,6 +49,7 @@ def _records(listed: Iterable[Event], started: events.RunStarted, last: int) -> 
     """Return the records of the operators, as of a round."""
     messages: dict[str, WorkflowMessage] = {}
     traces: dict[str, Trace] = {}
+    skipped: dict[str, str] = {}
     for event in listed:
         if not event.path or (event.round > last and len(event.path) == 1):
             continue
@@ -61,17 +62,19 @@ def _records(listed: Iterable[Event], started: events.RunStarted, last: int) -> 
             messages[operator_id] = event.message
         elif len(event.path) == 1 and isinstance(event, events.OperatorFailed | events.OperatorSkipped):
             messages.pop(operator_id, None)
+            if isinstance(event, events.OperatorSkipped):
+                skipped[operator_id] = event.reason
     return tuple(
         StepRecord(
             operator_id=each,
             instruction=started.instructions.get(each, ""),
-            before=tuple(parent for parent in before if parent in messages),
-            message=messages[each].changed(job_id="", operator_id=each),
+            before=tuple(before),
+            message=messages.get(each, WorkflowMessage()).changed(job_id="", operator_id=each),
+            skipped="" if each in messages else skipped.get(each, "it did not run"),
             tool_calls=tuple(traces[each].calls) or None if each in traces else None,
             passages=traces[each].passages if each in traces else (),
         )
         for each, before in started.operators.items()
-        if each in messages
     )
 
 

@@ -54,7 +54,7 @@ class BaseOperator(Step[T]):
         is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
         gives_items: True if the operator is a map, whose answer is the output ``items`` of its message.
         stops: True if nothing that depends on the operator runs after a verdict other than SUCCESS in its message.
-        recorded: Of an operator that replays a finished run: the records of the operators inside it.
+        recorded: Of an operator that replays a finished run: its record, then those of the operators inside it.
     """
 
     policy: Policy | None = None

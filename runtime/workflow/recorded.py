@@ -5,56 +5,48 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from operad.runtime.events import current_scope
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Function, Port
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.values.errors import InputError, Issue
+from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.places import place_of
 from operad.runtime.workflow.workflow import BuiltinWorkflow
 
+LEFT_OUT = "(did not run)"
+"""Port of the edges to operators that did not run, which no recorded message takes."""
+
 
 class RecordedOperator(BaseOperator[Any]):
-    """Operator that returns its recorded message, and leaves the trace of its work for evaluators.
+    """Operator that returns its recorded message; evaluators see its records as those of the run.
 
     Args:
-        record: The record of the operator.
+        recorded: The record of the operator, then those of the operators inside it.
         operator: The operator of which it is a record; None if it is not known.
-        recorded: The records of the operators inside it.
     """
 
     asks_model = False
 
-    def __init__(
-        self, record: StepRecord, operator: BaseOperator | None = None, recorded: Sequence[StepRecord] = ()
-    ) -> None:
-        self.record = record
+    def __init__(self, recorded: Sequence[StepRecord], operator: BaseOperator | None = None) -> None:
         self.recorded = recorded
         self._operator = operator
-        self.takes_one_port = operator is not None and operator.takes_one_port
         self.gives_items = operator is not None and operator.gives_items
 
     def get_id(self) -> str:
         """Return the id of the operator."""
-        return self.record.operator_id
+        return self.recorded[0].operator_id
 
     @property
     def instruction(self) -> str:
         """Purpose of the operator."""
-        return self.record.instruction or (self._operator.instruction if self._operator else "")
-
-    @property
-    def has_tools(self) -> bool:
-        """True if the operator has tools."""
-        return self.record.tool_calls is not None or (self._operator is not None and self._operator.has_tools)
+        return self.recorded[0].instruction
 
     @property
     def ports(self) -> Sequence[str]:
-        """The ports of the operator."""
-        return self._operator.ports if self._operator else ()
+        """The ports of the operator, and the one that is never taken."""
+        return (*(self._operator.ports if self._operator else ()), LEFT_OUT)
 
     @property
     def answer_type(self) -> Any:
@@ -66,19 +58,9 @@ class RecordedOperator(BaseOperator[Any]):
         return (self._operator.read_output if self._operator else super().read_output)(message)
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Return the recorded message.
-
-        Raises:
-            InputError: The operator has no recorded message.
-        """
-        record, scope = self.record, current_scope()
-        if record.skipped:
-            raise InputError(f"operator {record.operator_id!r} has no recorded answer: {record.skipped}")
-        if scope is not None and (record.tool_calls or record.calls_missing or record.passages):
-            trace = scope.traced()
-            trace.calls, trace.calls_missing = [*(record.tool_calls or ())], record.calls_missing
-            trace.passages = record.passages
-        return record.message.changed(usage=NO_USAGE)  # the calls of the recorded run cost nothing now
+        """Return the recorded message, without the usage of the recorded run, as it costs nothing now."""
+        message = self.recorded[0].message
+        return message.changed(usage=NO_USAGE, ports=message.ports or ())
 
 
 def recorded_workflow(
@@ -90,11 +72,11 @@ def recorded_workflow(
 ) -> BuiltinWorkflow:
     """Return a workflow that runs evaluators on the recorded operators of a run, with the ids and edges of the run.
 
-        judged = recorded_workflow(result.transcript, [Evaluator("The answer is polite.")], flow.graph())
+        judged = recorded_workflow(records, [Evaluator("The answer is polite.")], flow.graph())
         print(judged.run("Write to Tom.").evaluation)
 
     Args:
-        records: Records of the operators; of operators inside of others, those of the outermost suffice.
+        records: Records of the operators, also of those that did not run, and of those inside of others.
         evaluators: The evaluators.
         graph: The graph of the workflow that ran; by default, the records say which operators follow each other.
         name: Name of the workflow.
@@ -102,23 +84,40 @@ def recorded_workflow(
     flow = BuiltinWorkflow(name=name, max_rounds=1)
     operators: Mapping[str, BaseOperator] = graph.operators if graph else {}
     own, inner = _by_operator(records, operators)
+    before: Mapping[str, Mapping[str, Any]] = (
+        graph.before if graph else {key: dict.fromkeys(record.before) for key, record in own.items()}
+    )
     steps = {
-        each: RecordedOperator(
-            own.get(each, StepRecord(operator_id=each, skipped="it did not run")),
-            operators.get(each),
-            inner.get(each, ()),
+        key: RecordedOperator(
+            [_completed(key, own.get(key), operators.get(key), tuple(before[key])), *inner.get(key, ())],
+            operators.get(key),
         )
-        for each in operators or own
+        for key in operators or own
     }
-    for each, step in steps.items():
-        before: Mapping[str, Any] = graph.before.get(each, {}) if graph else dict.fromkeys(step.record.before)
+    for key, step in steps.items():
         previous: list[Any] = []
-        for parent, ports in before.items():
-            previous += [Port(steps[parent], port) for port in ports] if ports else [steps.get(parent, parent)]
-        flow.add_operator(step, previous, join=graph.joins.get(each) if graph else None)
+        for parent, ports in before[key].items():
+            if steps[parent].recorded[0].skipped and not step.recorded[0].skipped:
+                continue  # it ran without that one
+            taken = {LEFT_OUT} if step.recorded[0].skipped else ports
+            previous += [Port(steps[parent], port) for port in taken] if taken else [steps[parent]]
+        flow.add_operator(step, previous)
     for evaluator in evaluators:
         flow.add_evaluator(evaluator)
     return flow
+
+
+def _completed(
+    key: str, record: StepRecord | None, operator: BaseOperator | None, before: tuple[str, ...]
+) -> StepRecord:
+    """Return the record of an operator with what is known from the workflow; of one without a record, that it did not run."""
+    found = record or StepRecord(operator_id=key, skipped="it did not run")
+    changes: dict[str, Any] = {"changed": False, "before": found.before or before}
+    if operator is not None:
+        changes["instruction"] = found.instruction or operator.instruction
+        if found.tool_calls is None and operator.has_tools and not found.skipped:
+            changes["tool_calls"] = ()
+    return found.model_copy(update=changes)
 
 
 def _by_operator(
@@ -147,7 +146,12 @@ def graph_issues(case: str, records: Sequence[StepRecord], graph: WorkflowGraph 
         return [Issue("steps", f"the workflow has no operator {each!r}", case) for each in unknown]
     known = set(ids)
     return [
-        Issue("steps", f"operator {record.operator_id!r} follows {parent!r}, which has no answer", case)
+        Issue(
+            "steps",
+            f"operator {record.operator_id!r} follows {parent!r}, which has no answer; if it did not run, write "
+            f"{parent}: {{skipped: it did not run}}",
+            case,
+        )
         for record in records
         for parent in record.before
         if parent not in known

@@ -24,6 +24,9 @@ def records_of(
     """
     records: list[StepRecord] = []
     for node in range(build.first_evaluator):
+        if recorded := build.nodes[node].operator.recorded:
+            records += recorded
+            continue
         outcome = done.get(node)
         if outcome is None and node not in skipped:
             continue
@@ -32,7 +35,6 @@ def records_of(
         inner = outcome.trace.inner if outcome and outcome.trace else {}
         for step, run in sorted(inner.items(), key=lambda each: (len(each[0]), each[0])):
             records += _inside(run, step, record)
-        records += build.nodes[node].operator.recorded
     return records
 
 

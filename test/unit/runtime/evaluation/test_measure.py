@@ -135,3 +135,22 @@ async def test_a_function_is_measured_as_a_judge_is():
     ]
     found = await measure([wordy], cases, flow().graph(), ScriptedReasoner(""))
     assert found.exact == (2, 2)
+
+
+def test_operators_that_did_not_run_are_shown_as_such():
+    steps = {
+        "triage": "billing",
+        "tech": {"skipped": "no edge to it was taken", "before": ["triage"]},
+        "billing": {"message": "Refunded.", "before": ["triage"]},
+        "reply": {"message": "We refunded it.", "before": ["tech", "billing"]},
+    }
+    with ScriptedModel([Say(json.dumps(verdict()))]) as endpoint:
+        found = Evaluator("Right.", id="judge").measure([labelled("a", True, steps=steps)], model=endpoint.model)
+    assert found.errors == 0, found.cases[0].error
+    assert "no edge to it was taken" in str(endpoint.requests[0]["messages"])
+
+
+def test_a_predecessor_without_an_answer_is_an_issue_with_its_remedy():
+    cases = [labelled("a", True, steps={"reply": {"message": "x", "before": ["tech"]}})]
+    with pytest.raises(InvalidError, match=r"write tech: \{skipped: it did not run\}"):
+        measured({}, cases)
