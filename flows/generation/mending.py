@@ -230,9 +230,9 @@ def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
 
 def _best_draft(verdict: WorkflowMessage) -> JsonValue:
     """Return the draft with the highest score up to a verdict, the last of several; None if none has a score."""
-    before: Any = verdict.outputs.get("best")
+    before = cast("dict[str, JsonValue] | None", verdict.outputs.get("best"))
     score = verdict.score
-    if score is None or (isinstance(before, dict) and (cast("Any", before)["score"] or 0.0) > score):
+    if score is None or (before and cast("float", before["score"]) > score):
         return before
     return {
         "workflow": verdict.outputs[WORKFLOW],
