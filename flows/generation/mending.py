@@ -103,9 +103,8 @@ class MendWorkflow(Stage):
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
         drafted_as = drafted.outputs[WORKFLOW]
-        # messages of this operator on the current draft, with the verdicts on them
-        own_messages = [message for message in messages if message.outputs.get(DRAFTED) == drafted_as]
-        newest_message = own_messages[-1] if own_messages else None
+        verdict = call.rejection.verdict if call.rejection else None  # its outputs include those of this operator
+        newest_message = verdict if verdict and verdict.outputs.get(DRAFTED) == drafted_as else None
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
         noted = drafted
@@ -127,7 +126,7 @@ class MendWorkflow(Stage):
             extra["told"] = list[JsonValue](
                 dict.fromkeys([*texts_in(newest_message.outputs.get("told")), *texts_in(extra["asked"])])
             )
-            extra["best"] = _best_draft(own_messages)
+            extra["best"] = _best_draft(newest_message)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
         return self._message(
             call.job,
@@ -229,16 +228,16 @@ def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:
     return [(str(finding), str(reason)) for finding, reason in pairs_of(message.outputs.get("contested"))]
 
 
-def _best_draft(messages: Sequence[WorkflowMessage]) -> JsonValue:
-    """Return the draft with the highest score so far, the last of several; None if none has a score."""
-    scored = [message for message in messages if message.score is not None and workflow_of(message.outputs) is not None]
-    if not scored:
-        return None
-    best = max(enumerate(scored), key=lambda pair: (pair[1].score or 0.0, pair[0]))[1]
+def _best_draft(verdict: WorkflowMessage) -> JsonValue:
+    """Return the draft with the highest score up to a verdict, the last of several; None if none has a score."""
+    before = cast("dict[str, JsonValue] | None", verdict.outputs.get("best"))
+    score = verdict.score
+    if score is None or (before and cast("float", before["score"]) > score):
+        return before
     return {
-        "workflow": best.outputs[WORKFLOW],
-        "score": best.score,
-        "findings": list[JsonValue](texts_in(best.outputs.get("findings"))),
+        "workflow": verdict.outputs[WORKFLOW],
+        "score": score,
+        "findings": list[JsonValue](texts_in(verdict.outputs.get("findings"))),
     }
 
 

@@ -32,11 +32,14 @@ class Rejection(Record):
         faults: Faults of the answer. Those that are not `sure` may be those of other operators.
         exchange: Conversation that led to the answer; None if it is not kept, or if what the operator receives has
             changed since.
+        verdict: The verdict of an evaluator of the operator's workflow, whose outputs an operator in code may read; None if
+            the answer was rejected by an error, or by a workflow around that of the operator.
     """
 
     answer: WorkflowMessage
     faults: tuple[Fault, ...] = ()
     exchange: Exchange | None = None
+    verdict: WorkflowMessage | None = None
 
     _indifferent: ClassVar[frozenset[str]] = frozenset({"exchange"})
 

@@ -50,6 +50,7 @@ class NodeStates:
         "_repairs",
         "_skipped",
         "_traces",
+        "_verdict",
         "results",
     )
 
@@ -66,6 +67,7 @@ class NodeStates:
         self._lost: AbstractSet[int] = frozenset()
         self._earlier: dict[int, Done] = {}
         self._repairs: dict[int, Repairs] = {}
+        self._verdict: WorkflowMessage | None = None
         self._changed: set[int] = set()
         self._lessons: dict[int, tuple[str, ...]] = {}
 
@@ -76,6 +78,7 @@ class NodeStates:
     def repair(self, faults: Sequence[Fault]) -> None:
         """Prepare the next round: the operators at fault run again, and those after them if their input changes."""
         plan, results = self._plan, self.results
+        self._verdict = verdict.changed(scratchpad="", parts=()) if (verdict := results[-1]) else None
         self._repairs = {
             node: repairs.among(trace.inner if (trace := self._traces[node]) else ())
             for node, repairs in repairs_of(faults, self._build.numbers).items()
@@ -194,7 +197,7 @@ class NodeStates:
         if repairs is None or earlier is None or not repairs.own:
             return None
         exchange = earlier.trace.exchange if earlier.trace and earlier.received(received) else None
-        return Rejection(answer=earlier.message, faults=repairs.own, exchange=exchange)
+        return Rejection(answer=earlier.message, faults=repairs.own, exchange=exchange, verdict=self._verdict)
 
     # What a later round keeps
 

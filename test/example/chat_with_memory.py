@@ -28,7 +28,7 @@ def answer(request):
     messages = [message["content"] for message in request["messages"]]
     known = "\n".join(messages)
     name, mill = re.findall("(?:name is|called) ([A-Z]\\w+)", known)[0], re.findall("KM-\\d+", known)[0]
-    if messages[0].startswith("You keep the memory"):
+    if "You keep the memory of" in known:
         return Say(f"The user is called {name}; the number of the mill is {mill}.")
     if messages[-1].startswith("Who am I"):
         return Say(f"You are {name}, and your mill has the number {mill}.")

@@ -19,11 +19,12 @@ PHRASES = ["Paper Crane", "Nils Berg", "Amber Gate"]
 class PickPerson(Operator):
     """Asks which phrase is a person's name; what verdicts so far rejected is no longer offered."""
 
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        rejected = [phrase for message in workflow_messages or () for phrase in message.outputs.get("rejected", ())]
+    async def run(self, call):
+        verdict = call.rejection and call.rejection.verdict
+        rejected = verdict.outputs["rejected"] if verdict else ()
         schema = {"enum": [phrase for phrase in PHRASES if phrase not in rejected]}
         config = self.config.model_copy(update={"output_schema": json.dumps(schema)})
-        return await Operator(config).execute(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
+        return await Operator(config).run(call)
 
 
 class WriteThanks(Operator):
@@ -38,17 +39,18 @@ class WriteThanks(Operator):
 class Judge(Evaluator):
     """Somebody who is thanked stands after "Thanks to". The lesson is said in words, and as data."""
 
-    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-        [thanks] = workflow_messages or []
+    async def run(self, call):
+        [thanks] = call.messages
         person = thanks.outputs["person"]
-        if f"Thanks to {person}" in job.goal:
+        rejected = call.rejection.answer.outputs["rejected"] if call.rejection else []
+        if f"Thanks to {person}" in call.job.goal:
             return WorkflowMessage(evaluation=f"{person} is thanked in the entry")
         return WorkflowMessage(
             status=WorkflowStatus.EXECUTION_ERROR,
             evaluation=f"the entry does not thank {person}",
             lesson=f"{person} is not the person who is thanked.",
             blame=("pick",),
-            outputs={"rejected": [person]},
+            outputs={"rejected": [*rejected, person]},
         )
 
 

@@ -29,6 +29,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
+from operad.runtime.values.fault import lesson_of
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import TEXT_FORM, AnswerSchema, object_schema
 
@@ -257,14 +258,14 @@ class MendCode(_Stage):
         """Repair a new draft by rules; in later rounds, ask a model to mend the findings of the lesson."""
         messages = call.messages
         request = self.request_of(call.job)
-        draft_message = next((message for message in reversed(messages) if message.operator_id != self.get_id()), None)
+        draft_message = messages[-1] if messages else None
         drafted = self.drafted(draft_message.outputs, request.base.graph) if draft_message else None
         if draft_message is None or drafted is None:
             failure = (
                 str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
             )
             return self._message(call.job, failure, failure=failure)
-        own_message = next((message for message in reversed(messages) if message.operator_id == self.get_id()), None)
+        own_message = call.rejection.answer if call.rejection else None
         is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
         before = self.drafted(own_message.outputs, request.base.graph) if own_message and is_same_draft else None
         extra: dict[str, JsonValue] = {}
@@ -272,7 +273,8 @@ class MendCode(_Stage):
             draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
             repairs = [*cast("list[str]", draft_message.outputs.get("repairs", [])), *repairs]
         else:  # `call.lesson` also contains the findings of earlier rounds
-            newest = own_message.lesson if findings_in(own_message.lesson) else call.lesson
+            told = lesson_of(call.rejection.faults) if call.rejection else ""
+            newest = told if findings_in(told) else call.lesson
             draft, repairs, extra = await self._ask_lines(
                 call.reasoner, call.job, before, request, newest, _chosen(messages)
             )
