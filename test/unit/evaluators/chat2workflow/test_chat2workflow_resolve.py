@@ -454,7 +454,7 @@ async def test_where_no_case_can_be_run_nothing_is_said():
 
 
 async def test_the_runs_reasoner_thinks_and_judges_by_default():
-    workflow = BuiltinWorkflow()
+    workflow = BuiltinWorkflow(max_rounds=1)
     workflow.add_operator(Operator(OperatorConfig(instruction="Write a workflow.", id="writer")))
     config = OperatorConfig(instruction="It does what was asked for.", id="resolve")
     workflow.set_evaluator(ResolveEvaluator(config, subtask=subtask(cases=CASES)))
