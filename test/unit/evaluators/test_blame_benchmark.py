@@ -162,6 +162,7 @@ def test_a_case_without_a_recorded_verdict_is_open_and_a_recorded_one_is_replaye
     def replay(case, request, active, round):
         return recording.answer(case, request) if round == 1 else PLAY.key_answer(case, request, active)
 
+    run = played("stock-value-1", replay)
     for _ in range(3):  # a verdict may take several requests
         run = played("stock-value-1", replay)
         if run.open is None:

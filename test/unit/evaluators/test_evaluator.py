@@ -266,6 +266,7 @@ async def test_in_a_workflow_its_lesson_reaches_the_operator_that_it_blames():
     with ScriptedReasoner(["wrong", wrong, "right", verdict(evaluation="good")]) as reasoner:
         message = await workflow.aexecute(JOB, reasoner)
     again = reasoner.tasks[2]
+    assert again.rejection is not None
     assert (again.lesson, again.rejection.answer.scratchpad) == ("Think.", "wrong")
     assert (message.scratchpad, message.status, message.evaluation) == ("right", WorkflowStatus.SUCCESS, "good")
 

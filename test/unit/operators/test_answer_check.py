@@ -190,6 +190,7 @@ def test_a_reasoner_without_conversations_is_asked_with_the_rejected_answer():
 
     assert Workflow(Operator("Answer.", id="gas", check=brief)).run("x", ScriptedReasoner(answer)).text == "argon"
     assert tasks[0].rejection is None
+    assert tasks[1].rejection is not None
     assert tasks[1].rejection.answer.scratchpad == "argon gas"
     assert tasks[1].rejection.faults == (Fault(operator="gas", lesson="at most five letters"),)
 
@@ -289,4 +290,4 @@ def test_the_check_is_a_part_of_the_fingerprint_and_its_lack_changes_none():
         == 4
     )
     with pytest.raises(InputError, match="belong in the OperatorConfig"):
-        Operator(OperatorConfig(instruction="Answer."), check=brief)
+        Operator(OperatorConfig(instruction="Answer."), check=brief)  # pyright: ignore

@@ -902,6 +902,7 @@ async def test_runs_of_one_workflow_at_once_learn_each_its_own(store):
     class ByGoal(Judge):
         async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
             await asyncio.sleep(0)
+            assert workflow_messages
             status = SUCCESS if "Mind" in workflow_messages[0].scratchpad or job.goal == "fine" else ERROR
             return WorkflowMessage(status=status, lesson=f"Mind {job.goal}.", blame=("op",))
 

@@ -889,7 +889,7 @@ async def test_a_rejected_run_has_its_faults():
         fault = Fault(operator="code", wrong="174", right="149")
         status = WorkflowStatus.EXECUTION_ERROR
         return WorkflowMessage(
-            scratchpad="174", status=status, evaluation="Wrong.", faults=[fault], unsure=["The rate."]
+            scratchpad="174", status=status, evaluation="Wrong.", faults=(fault,), unsure=("The rate.",)
         )
 
     async with served(offered(Code(judged))) as here:

@@ -158,7 +158,7 @@ def test_markdown_has_the_faults_what_was_kept_and_what_changed_in_a_blamed_item
 
     def ran(round, *texts):
         message = WorkflowMessage(
-            scratchpad="\n".join(texts), parts=[WorkflowMessage(scratchpad=text) for text in texts]
+            scratchpad="\n".join(texts), parts=tuple(WorkflowMessage(scratchpad=text) for text in texts)
         )
         return events.OperatorFinished(round=round, seconds=1.0, message=message, **at)
 
