@@ -29,14 +29,14 @@ from metrics import Measured, costs, evidence, hidden, judged, rows
 from play import Judge, Played, key_answer, play
 from recording import RECORDED, Recording, hash_of, read_answers, write_prompts
 from rich.console import Console
-from tables import aims_table, families_table, players_line
+from tables import aims_table, families_table, figures, players_line
 
 from operad import Model, OperadError, WorkflowStatus
 from operad.runtime.models.messages import Message
 from operad.runtime.values.schema import AnswerSchema
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
-from page import markdown, write_into
+from page import markdown, write_figures, write_into
 
 MOST_NAMES = 20
 """Maximum number of names of cases that are printed."""
@@ -198,6 +198,7 @@ async def main() -> None:
     faults = report(all_measured, recording)
     if args.page:
         command = "python test/benchmark/blame/bench_blame.py --replay"
+        write_figures(figures(found[-1]))
         write_into(args.page, f"{players_line(recording)}\n\n{markdown(tables, command)}", "blame")
     if faults:
         sys.exit("\n".join(faults))

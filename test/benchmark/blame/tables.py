@@ -86,6 +86,18 @@ def aims_table(total: Row) -> Table:
     return table
 
 
+def figures(total: Row) -> dict[str, str]:
+    """Return the figures that other pages show."""
+    exact = total.judged.exact
+    return {
+        "blame.verdicts": str(exact.of),
+        "blame.exact": str(exact.hits),
+        "blame.all": _number(total.ratio("blame", "all_again")),
+        "blame.last": _number(total.ratio("blame", "last_only")),
+        "blame.accepted": _number(total.ratio("blame", "unjudged")),
+    }
+
+
 def players_line(recording: Recording) -> str:
     """Return who played the judge, as a sentence."""
     players = [
