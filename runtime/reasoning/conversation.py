@@ -94,6 +94,7 @@ class Conversation:
         tools: Tools that the model may call.
         settings: Settings of the calls, in place of the model's own.
         results: Results of tools in the opening messages, if they are those of an earlier conversation that goes on.
+        enforces: False to ask for the form of an answer in words, also of an endpoint that can enforce it.
     """
 
     def __init__(
@@ -103,8 +104,11 @@ class Conversation:
         tools: Sequence[Tool] = (),
         settings: ModelSettings = NO_SETTINGS,
         results: Mapping[str, str] = NO_RESULTS,
+        *,
+        enforces: bool = True,
     ) -> None:
         self.model = model
+        self._enforces = enforces and model.profile.structured
         self._settings = settings
         self._messages = list(messages)
         self._tools = {tool.name: tool for tool in tools}
@@ -232,7 +236,7 @@ class Conversation:
                 if max_repairs:
                     emit(AnswerRejected(error=fault, repair=1))
                     self.say(_repair_request(fault, form))
-        elif not self.model.profile.structured or self._messages[-1].role == "assistant":
+        elif not self._enforces or self._messages[-1].role == "assistant":
             self.say(_schema_request(form))
         for attempt in range(tried + 1, max_repairs + 2):
             turn = await self._request_turn(form)
@@ -273,7 +277,7 @@ class Conversation:
         turn = await self._complete(
             tools=list(self._tools.values()) if self._native_tools else (),
             tool_choice="none",
-            output=form.schema.asked if form and self.model.profile.structured else None,
+            output=form.schema.asked if form and self._enforces else None,
         )
         self._messages.append(turn.message.with_parts(part for part in turn.message.parts if part.kind != "call"))
         return turn

@@ -137,6 +137,13 @@ def render(
     ]
 
 
+def has_long_job(task: Task) -> bool:
+    """Return True if the job alone is so long that operators of a run share the beginning of their prompts."""
+    job = task.job
+    length = len(job.goal) + len(job.context) + sum(file.size or 0 for file in task.files)
+    return length + (len(as_json(job.inputs)) if job.inputs else 0) > LONG_BEGINNING
+
+
 def report_cut(known: Evidence) -> None:
     """Emit an event and log a warning if a part of the work of operators is left out of an evaluator's prompt."""
     if known.characters:

@@ -17,7 +17,7 @@ from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.evidence import prompt_budget
 from operad.runtime.reasoning.exchange import rejection_text
-from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, render
+from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, has_long_job, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
@@ -379,11 +379,15 @@ def _form(task: Task) -> Form | None:
 async def _conversation(task: Task, model: Model, *, show_schema: bool) -> Conversation:
     """Return a conversation about a task: a new one or, after a rejection, the one that led to the rejected answer."""
     rejection = task.rejection
+    # Vendors put a form that they enforce before the prompt, so that an evaluator would read a long job anew at full price.
+    enforces = not (task.transcript and has_long_job(task))
     if rejection is None or rejection.exchange is None:
         opening = await _opening_messages(task, model, show_schema=show_schema)
-        return Conversation(model, opening, task.tools, task.settings)
+        return Conversation(model, opening, task.tools, task.settings, enforces=enforces)
     exchange = rejection.exchange
-    conversation = Conversation(model, exchange.messages, task.tools, task.settings, exchange.results)
+    conversation = Conversation(
+        model, exchange.messages, task.tools, task.settings, exchange.results, enforces=enforces
+    )
     conversation.say(task.followup or rejection_text(rejection.faults))
     return conversation
 

@@ -42,8 +42,14 @@ def text_of(request: Request) -> str:
 
 
 def schema_of(request: Request) -> Mapping[str, Any]:
-    """Return the JSON Schema of the answer to a request; empty if it has none."""
+    """Return the JSON Schema that the endpoint enforces; empty if there is none."""
     return request.get("response_format", {}).get("json_schema", {}).get("schema", {})
+
+
+def form_of(request: Request) -> Mapping[str, Any]:
+    """Return the JSON Schema of the answer to a request, also if the endpoint does not enforce it; empty if it has none."""
+    _, stated, form = text_of(request).rpartition("this JSON Schema:\n")
+    return schema_of(request) or (json.loads(form) if stated else {})
 
 
 def prompt_of(request: Request) -> str:

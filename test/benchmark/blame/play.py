@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from cases import Answers, Calls, Case, Fault
-from costs import Request, schema_of, text_of
+from costs import Request, form_of, text_of
 
 from operad import Evaluator, FaultError, OperadError, Workflow, WorkflowStatus
 from operad.runtime import events
@@ -217,7 +217,7 @@ def key_answer(case: Case, request: Request, active: frozenset[str], round: int 
     """Return the right verdict, in the form that a request asks for."""
     is_wrong = case.status is not WorkflowStatus.SUCCESS and bool(active)
     faults = [fault for fault in case.faults if fault.root in active] if is_wrong else []
-    properties: Mapping[str, Any] = schema_of(request)["properties"]
+    properties: Mapping[str, Any] = form_of(request)["properties"]
     known = properties.get("blame", {}).get("items", {}).get("enum", ())
     fault_form = properties.get("faults", {}).get("items", {}).get("properties", {})
     said: dict[str, Any] = {

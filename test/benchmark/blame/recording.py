@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from cases import Case
-from costs import Request, schema_of, text_of
+from costs import Request, form_of, schema_of, text_of
 
 RECORDED = Path(__file__).parent / "recorded.jsonl"
 
@@ -112,7 +112,7 @@ def write_prompts(folder: Path, requests: Iterable[Request]) -> int:
     names: set[str] = set()
     for request in requests:
         name = hash_of(request)
-        schema = json.dumps(schema_of(request), ensure_ascii=False)
+        schema = json.dumps(form_of(request), ensure_ascii=False)
         text = f"{_HEAD.format(name=name)}\n{text_of(request)}\n\n[JSON Schema of the answer]\n{schema}\n"
         (folder / f"{name}.txt").write_text(text, encoding="utf-8")
         names.add(name)
