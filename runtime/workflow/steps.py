@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Coroutine, Mapping
 from functools import partial
+from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
+from operad.runtime.events.trace import NO_INNER
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import started
@@ -16,7 +18,7 @@ from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.attempts import completed, perform
-from operad.runtime.workflow.kept import Done, same_answer
+from operad.runtime.workflow.kept import Done, InnerRun, same_answer
 from operad.runtime.workflow.node_states import NodeStates
 from operad.runtime.workflow.places import faults_of, place_of
 from operad.runtime.workflow.verdict import (
@@ -114,29 +116,47 @@ class Steps(NodeStates):
 
     # One step
 
-    async def _step(self, run: RunInProgress, number: int) -> list[int] | None:
-        """Run a node; return the nodes that may start now, or None when the end node has its message."""
+    def _step(self, run: RunInProgress, number: int) -> Coroutine[Any, Any, list[int] | None]:
+        """Return the coroutine that runs a node; its result is the nodes that may start now, or None when the round ends."""
+        if number >= self._build.first_evaluator or self._earlier:
+            return self._step_of_round(run, number)
+        return self._run(run, number, self._build.nodes[number])
+
+    async def _step_of_round(self, run: RunInProgress, number: int) -> list[int] | None:
+        """Run an evaluator, the end node, or a node that may keep its earlier message."""
         if number == self._build.end:
             self.results[number] = self._end_message(number)
             return None
         node = self._build.nodes[number]
         if node.is_evaluator and self._is_rejected(number):
             return self._end_rejected()
+        if (kept := self._kept(number, node)) is not None:
+            return self._advance_kept(run, number, node, kept)
+        return await self._run(run, number, node, self._earlier_inside(number))
+
+    def _scope(self, run: RunInProgress, number: int) -> Scope:
         node_id = self._plan.ids[number]
         path = (*self._prefix, node_id)
-        scope = Scope(run=run, path=path, operator_id=node_id, round=self._round, heard=self._log.heard)
+        return Scope(run=run, path=path, operator_id=node_id, round=self._round, heard=self._log.heard)
+
+    async def _run(
+        self, run: RunInProgress, number: int, node: Node, earlier: Mapping[str, InnerRun] = NO_INNER
+    ) -> list[int] | None:
+        """Run an operator; return the nodes that may start now, or None when the round ends.
+
+        Args:
+            run: The run.
+            number: Number of the node.
+            node: The operator.
+            earlier: Outcomes of the workflows inside the operator in the last round.
+        """
+        scope = self._scope(run, number)
         events.enter(scope)
-        if self._earlier:
-            if (kept := self._kept(number, node)) is not None:
-                return self._advance_kept(number, node, kept, scope)
-            scope.earlier = self._earlier_inside(number)
+        if earlier:
+            scope.earlier = earlier
         if self._outer:
             self._outer.sign_of_life()
-        return await self._run(number, node, scope)
-
-    async def _run(self, number: int, node: Node, scope: Scope) -> list[int] | None:
-        """Run an operator; return the nodes that may start now, or None when the round ends."""
-        log, run, began = self._log, scope.run, 0.0
+        log, began = self._log, 0.0
         if log.heard:
             if log.buffered:
                 await log.room()
@@ -183,7 +203,7 @@ class Steps(NodeStates):
         if self._repairs:
             lesson = self._lesson(number)
             rejection = self._rejection(number, messages)
-        return OperatorCall(given.reasoner, job, messages, given.previous, lesson, deps=run.deps, rejection=rejection)
+        return OperatorCall(given.reasoner, job, messages, given.previous, lesson, (), None, run.deps, rejection)
 
     def _call_to_judge(
         self, number: int, job: Job, messages: tuple[WorkflowMessage, ...], deps: object
@@ -206,8 +226,9 @@ class Steps(NodeStates):
             rejection,
         )
 
-    def _advance_kept(self, number: int, node: Node, kept: Done, scope: Scope) -> list[int] | None:
+    def _advance_kept(self, run: RunInProgress, number: int, node: Node, kept: Done) -> list[int] | None:
         """Store the earlier message of a node that does not run again; return the nodes that may start now."""
+        scope = self._scope(run, number)
         scope.write(_KEPT)
         scope.trace, self._inputs[number] = kept.trace, kept.inputs
         if node.stops and kept.message.status is not WorkflowStatus.SUCCESS:

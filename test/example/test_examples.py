@@ -40,7 +40,7 @@ EXPECTED = {
     "run_operator.py": "answer: {'person': 'Marit Solberg'}",
     "run_eval_operator.py": "lesson: Not planets: Pluto.",
     "run_lesson.py": "round 2 runs costs, letter and reuses read, dates, people\nSUCCESS, blamed: nobody\n",
-    "run_optimise.py": "nothing is left to be improved: 0.00 became 1.00 by: add_operator check\n",
+    "run_optimise.py": "nothing is left to be improved: 0.00 became 0.96 by: add_operator check\n",
     "run_orders.py": "approve: Order olives?\nmail: stopped\ntold by phone: ordered\n",
     "run_workflow.py": "Thank you, Nils Berg!\nSUCCESS - Nils Berg is thanked in the entry\n2 model calls",
 }
