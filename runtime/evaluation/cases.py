@@ -80,7 +80,7 @@ class Case(Value):
 
     Attributes:
         name: Name of the case, unique in its data set.
-        job: The job; a text is its goal. ``inputs=…`` may replace it.
+        job: The job; a text is its goal. ``inputs=…`` may replace it, also as a text.
         expected: The right output, if it is known.
         metadata: Further values for evaluators.
         tags: Tags, by which a report groups cases.
@@ -110,7 +110,7 @@ class Case(Value):
             *,
             job: Job | str | Mapping[str, Any] = "",
             context: str = "",
-            inputs: Mapping[str, JsonLike] | None = None,
+            inputs: Mapping[str, JsonLike] | str | None = None,
             files: Sequence[FileDescriptor | str | Path] = (),
             expected: JsonLike = None,
             metadata: Mapping[str, JsonLike] | None = None,
@@ -132,7 +132,10 @@ class Case(Value):
         if not isinstance(given, str | dict):
             return fields
         job: dict[str, Any] = {"goal": given} if isinstance(given, str) else {**given}
-        job |= {key: fields[key] for key in _JOB_KEYS if key in fields}
+        beside = {key: fields[key] for key in _JOB_KEYS if key in fields}
+        if not job and isinstance(beside.get("inputs"), str):  # as in data sets of pydantic-evals
+            beside["goal"] = beside.pop("inputs")
+        job |= beside
         rest = {key: value for key, value in fields.items() if key not in _JOB_KEYS}
         return {**rest, "job": Job.model_validate({"id": str(fields.get("name", "")), **job})} if job else rest
 

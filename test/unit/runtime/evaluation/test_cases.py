@@ -19,6 +19,7 @@ def test_a_case_has_a_job_from_a_text_from_inputs_or_as_it_is():
     job = Job("Sum up.", context="For a school.")
     assert Case("a", job="Sum up.").job.goal == "Sum up."
     assert Case("a", inputs={"n": (1, 2)}).job.inputs == {"n": [1, 2]}
+    assert (Case("a", inputs="Sum up.").job.goal, Case("a", inputs="Sum up.").job.inputs) == ("Sum up.", {})
     assert Case("a", job="Sum up.", context="For a school.").job.context == "For a school."
     assert Case("a", job=job).job == job
 
