@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import logging
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Protocol, TypeVar
@@ -21,13 +22,15 @@ from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, has_long_job, rende
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import AnswerError, InputError, MaxTurnsError
+from operad.runtime.values.errors import AnswerError, InputError, MaxTurnsError, PromptTooLongError
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch, object_schema
 from operad.runtime.values.text import fence
 
 T = TypeVar("T")
+
+_logger = logging.getLogger(__name__)
 
 THINKER = """\
 You direct the work on the task and the job below. An actor, who sees both too, does the work and writes the answer. In \
@@ -205,11 +208,21 @@ class MonoModelReasoner:
             AnswerError: No answer fits the task's `output_schema` and `check`, or the answer is empty.
             MaxTurnsError: The model called tools in each turn.
         """
+        *tries, last = _shorter_and_shorter(task)
+        for each, share in tries:
+            try:
+                return await self._infer(each, share)
+            except PromptTooLongError:
+                _logger.warning("the prompt is too long for %s, which is asked again with less", self.model.name)
+        return await self._infer(*last)
+
+    async def _infer(self, task: Task, share: float) -> str:
+        """Return the model's answer to a task; an evaluator's prompt takes a share of the model's window."""
         form = _form(task)
         chooses_tools = bool(task.tools) and (self.model.profile.tools == "native" or not self.model.profile.structured)
         # Without tools, the conversation gives the model a JSON Schema, or its endpoint enforces it.
         show_schema = chooses_tools or not task.output_schema.is_json_schema
-        conversation = await _conversation(task, self.model, show_schema=show_schema)
+        conversation = await _conversation(task, self.model, show_schema=show_schema, share=share)
         draft = None if task.aside else await conversation.work(task.max_turns or self._max_rounds)
         answer = await conversation.answer(form, draft, self._max_repairs)
         _keep(conversation, task)
@@ -376,13 +389,27 @@ def _form(task: Task) -> Form | None:
     return None if task.output_schema.schema is None else Form(task.output_schema, task.check)
 
 
-async def _conversation(task: Task, model: Model, *, show_schema: bool) -> Conversation:
+def _shorter_and_shorter(task: Task) -> list[tuple[Task, float]]:
+    """Return a task, and what is asked instead if its prompt is too long, each with the share of the window for an evaluator.
+
+    A conversation that goes on begins afresh; an evaluator, whose model's window may be unknown, is shown less.
+    """
+    rejection = task.rejection
+    tries = [(task, 1.0)]
+    if rejection is not None and rejection.exchange is not None and not task.aside:
+        afresh = rejection.model_copy(update={"exchange": None})
+        tries.append((task.model_copy(update={"rejection": afresh, "followup": ""}), 1.0))
+    last = tries[-1][0]
+    return [*tries, (last, 0.5), (last, 0.25)] if task.transcript else tries
+
+
+async def _conversation(task: Task, model: Model, *, show_schema: bool, share: float = 1.0) -> Conversation:
     """Return a conversation about a task: a new one or, after a rejection, the one that led to the rejected answer."""
     rejection = task.rejection
     # Vendors put a form that they enforce before the prompt, so that an evaluator would read a long job anew at full price.
     enforces = not (task.transcript and has_long_job(task))
     if rejection is None or rejection.exchange is None:
-        opening = await _opening_messages(task, model, show_schema=show_schema)
+        opening = await _opening_messages(task, model, show_schema=show_schema, share=share)
         return Conversation(model, opening, task.tools, task.settings, enforces=enforces)
     exchange = rejection.exchange
     conversation = Conversation(
@@ -399,9 +426,9 @@ def _keep(conversation: Conversation, task: Task) -> None:
         scope.traced().exchange = conversation.exchange
 
 
-async def _opening_messages(task: Task, model: Model, *, show_schema: bool) -> list[Message]:
+async def _opening_messages(task: Task, model: Model, *, show_schema: bool, share: float = 1.0) -> list[Message]:
     """Return the rendered task; its files are read in a thread."""
-    budget = prompt_budget(model.profile.context) if task.transcript else MATERIAL_BUDGET
+    budget = int(share * prompt_budget(model.profile.context)) if task.transcript else MATERIAL_BUDGET
     rendered = partial(render, task, show_schema=show_schema, budget=budget, takes=model.profile.takes)
     return await asyncio.to_thread(rendered) if task.files else rendered()
 

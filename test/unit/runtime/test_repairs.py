@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from operad import FaultError, Operator, Workflow, operator, tool
+from operad import Evaluator, FaultError, Operator, Workflow, operator, tool
 from operad.runtime import (
     Cache,
     DualModelReasoner,
@@ -28,7 +28,7 @@ from operad.runtime import (
 )
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
+from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 
 ERROR, INPUT, SUCCESS = WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.INPUT_DATA_ERROR, WorkflowStatus.SUCCESS
 NOBODY = ScriptedReasoner([])
@@ -180,6 +180,29 @@ def test_with_another_input_an_operator_begins_afresh_and_sees_its_earlier_answe
     assert "1907" in user
     assert "1904" not in user.partition("## Your earlier answer")[0]
     assert "## Your earlier answer\n```\nSince 1904.\n```\n\nYour answer was rejected.\n\nbetter" in user
+
+
+TOO_LONG = Fail(400, error={"code": "context_length_exceeded"})
+
+
+def test_a_conversation_that_is_too_long_to_go_on_begins_afresh() -> None:
+    with ScriptedModel([Say("argon"), TOO_LONG, Say("argon [10.1]")]) as endpoint:
+        result = Workflow(Operator("Answer.", id="research"), evaluator=sourced).run("go", model=endpoint.model)
+    assert (result.accepted, result.text, len(endpoint.requests[2]["messages"])) == (True, "argon [10.1]", 2)
+    assert "argon" in endpoint.requests[2]["messages"][-1]["content"]
+
+
+def test_an_evaluator_whose_prompt_is_too_long_is_shown_less_and_says_so() -> None:
+    heard: list[events.Event] = []
+    draft, answer = Operator("Draft.", id="draft"), Operator("Answer.", id="answer")
+    flow = Workflow(draft >> answer, evaluator=Evaluator("Right."), max_rounds=1, listeners=[heard.append])
+    fine = Say(json.dumps({"evaluation": "", "faults": [], "unsure": [], "status": "SUCCESS", "score": 9}))
+    with ScriptedModel([Say("short"), Say("word " * 50_000), TOO_LONG, fine]) as endpoint:
+        result = flow.run("go", model=endpoint.model)
+    assert result.accepted
+    first, second = (len(json.dumps(request)) for request in endpoint.requests[2:])
+    assert second < 0.6 * first
+    assert [event.operators for event in heard if isinstance(event, events.EvidenceCut)][-1] == ("answer",)
 
 
 def test_an_operator_that_only_depends_on_a_repaired_one_is_told_of_no_fault() -> None:
