@@ -68,7 +68,7 @@ class RunContext(Generic[D]):
         operator_id: Id of the operator.
         round: The round of the workflow, counted from 1.
         attempt: The operator's attempt in that round, counted from 1.
-        lesson: The evaluator's lesson from the last round; empty in the first round.
+        lesson: Lessons for the operator from the verdicts of earlier rounds, a line each; empty in the first round.
         idempotency_key: Key for side effects: the same each time the same work is repeated.
         deps: Object that the caller gave to the run; None if there is none. It is not stored.
     """

@@ -109,7 +109,7 @@ class BaseOperator(Step[T]):
             job: The job that the workflow works on.
             workflow_messages: The messages of the operator's predecessors.
             previous_expert_outputs: The messages of earlier experts.
-            lesson: The evaluator's lesson of the last round.
+            lesson: Lessons for the operator from the verdicts of earlier rounds.
         """
         return await self.run(OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson))
 
