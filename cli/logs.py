@@ -89,8 +89,11 @@ class ServerLog(logging.Handler):
 
     def put(self, line: str) -> None:
         """Write a line, unless too many wait."""
+        lost = self._lost
+        notice = f"{lost} lines of the log were dropped, because stderr was not read in time\n" if lost else ""
         try:
-            self._lines.put_nowait(line)
+            self._lines.put_nowait(f"{notice}{line}")
+            self._lost -= lost
         except queue.Full:
             self._lost += 1
 
@@ -99,9 +102,6 @@ class ServerLog(logging.Handler):
             return
         write = _writer(sys.stderr)
         while (line := self._lines.get()) is not None:
-            lost, self._lost = self._lost, 0
-            if lost:
-                line = f"{lost} lines of the log were dropped, because stderr was not read in time\n{line}"
             with suppress(OSError, ValueError):  # stderr is closed
                 write(f"{line}\n")
 
