@@ -304,12 +304,16 @@ class Trace:
         return ended
 
     def _operator_kept(self, event: events.OperatorKept) -> Sequence[Span]:
-        """Note an operator that keeps its message in the details of the round; items of maps are left out."""
-        span = self._open.get(("round", event.path[:-1]))
-        if span is None or _is_item(event):
-            return []
-        span.details.setdefault("kept", []).append(event.operator_id)
-        return [span]
+        """Note an operator that keeps its message in the details of the round; count kept items of a map in the map."""
+        if _is_item(event):
+            span = self._operator(event.path)
+            if span is not None:
+                span.details["kept_items"] = span.details.get("kept_items", 0) + 1
+        else:
+            span = self._open.get(("round", event.path[:-1]))
+            if span is not None:
+                span.details.setdefault("kept", []).append(event.operator_id)
+        return [span] if span is not None else []
 
     def _enclosing(self, event: Event) -> Span | None:
         """Return the span that contains the operator of an event: a round, an operator or the run."""
@@ -427,6 +431,15 @@ class Trace:
         span.end, span.state, span.version = max(span.start, event.time), state, self.version
         span.details.update(details)
         return [span]
+
+
+def answer_text(message: Mapping[str, Any], path: Sequence[str]) -> str:
+    """Return the answer in a message of a span or, if the path is that of an item of a map, in the part of the item."""
+    item, parts = MapItem.parse(path[-1]), message.get("parts") or ()
+    if item and item.index < len(parts):
+        message = parts[item.index]
+    text: str = message.get("scratchpad", "")
+    return text or json.dumps(message.get("outputs", {}), ensure_ascii=False, default=str, indent=1)
 
 
 def structural(path: Sequence[str]) -> tuple[str, ...]:

@@ -11,12 +11,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from operad.runtime.observe.critical_path import critical_path
-from operad.runtime.observe.trace import Graph, Span, Trace
+from operad.runtime.observe.trace import Graph, Span, Trace, answer_text
 from operad.runtime.values.fault import Fault
-from operad.runtime.values.map_item import MapItem, without_index
+from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
-from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in
 
 MOST_ROWS = 100
@@ -159,7 +158,7 @@ def _changes(trace: Trace, before: Span, after: Span) -> Iterator[str]:
         own = answers.get(path) or answers.get((*path[:-1], without_index(path[-1])), {})
         if before.id in own and after.id in own:
             yield f"{'/'.join(path)}:"
-            lines = changed_lines(_said(own[before.id], path), _said(own[after.id], path))
+            lines = changed_lines(answer_text(own[before.id], path), answer_text(own[after.id], path))
             yield from lines or ["(the same answer again)"]
 
 
@@ -170,14 +169,6 @@ def _round_around(trace: Trace, span: Span, *rounds: Span) -> Span | None:
         if span in rounds:
             return span
     return None
-
-
-def _said(message: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    """Return the answer in a message or, if the path is that of an item of a map, in the part of the item."""
-    item, parts = MapItem.parse(path[-1]), message.get("parts") or ()
-    if item and item.index < len(parts):
-        message = parts[item.index]
-    return str(message.get("scratchpad") or to_json(message.get("outputs") or {}))
 
 
 def _errors(trace: Trace) -> Iterator[str]:
