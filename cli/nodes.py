@@ -10,7 +10,7 @@ import typer
 
 from operad.configs.code import Named
 from operad.configs.imports import LoadedModules, node_type
-from operad.configs.parts import parts_capabilities
+from operad.configs.read_capabilities import parts_capabilities
 from operad.flows.catalogue import as_json, card, table
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError

@@ -1,62 +1,383 @@
-"""Builder of operators and workflows from a configuration."""
+"""Objects of a configuration: its workflows of operators, with their policies."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+import json
+import os
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from pydantic import ValidationError
 
 from operad.configs.faults import Faults
-from operad.configs.imports import Modules
-from operad.configs.library import open_insights, open_library
+from operad.configs.imports import Modules, node_type
 from operad.configs.models import make_limits, model_of, with_defaults
 from operad.configs.names import unknown_operator_message
-from operad.configs.policies import Policies, make_budget, no_such_port, rejected_to
 from operad.configs.schema import (
+    ERRORS,
+    NEEDS_NODES,
+    BudgetSpec,
+    CacheSpec,
+    CheckSpec,
     ConfigSpec,
     ExpertSpec,
+    FallbackSpec,
     FunctionSpec,
+    GuardSpec,
+    MapSpec,
     ModelSpec,
     OperatorSpec,
+    PolicySpec,
+    ReplacementSpec,
+    RetrySpec,
     StepSpec,
     TypedSpec,
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.services import make_outside, make_services, unknown_workflow
-from operad.configs.steps import (
-    AnySpec,
-    Broken,
-    Defaults,
-    Step,
-    is_read_issue,
-    key_of_instruction,
-    node_params,
-    node_type_in_chains,
-    operator_of,
-    params_of,
-    path_of_issue,
-    step_of,
-    was_reported,
-    written_in,
-)
-from operad.configs.toolbox import Toolbox
+from operad.configs.services import Toolbox, make_outside, make_services, open_insights, open_library, unknown_workflow
 from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
-from operad.operators import Operator, OperatorConfig, VariableType
+from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
+from operad.operators.named_params import positional, written_path
+from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.policy import NO_POLICY
+from operad.runtime.models.model import Model
+from operad.runtime.policies.cache import Cache
+from operad.runtime.policies.policy import NO_POLICY, Budget, Policy, Retry, Timeout
 from operad.runtime.tools.toolkit import Action
 from operad.runtime.values.document import Path_
-from operad.runtime.values.errors import describe, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue, describe, did_you_mean
+from operad.runtime.values.form_text import FormError
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
+
+AnySpec = OperatorSpec | TypedSpec | FunctionSpec | WorkflowSpec
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """A step of a workflow: an operator or a nested workflow, its definition and its policy.
+
+    Attributes:
+        operator: The operator, or the nested workflow.
+        spec: Its definition.
+        path: Path of the definition in the file.
+        policy: Policy of the step.
+        nested: The nested workflow, also if a map runs it; None for operators.
+    """
+
+    operator: BaseOperator | Workflow
+    spec: AnySpec
+    path: Path_
+    policy: Policy
+    nested: Workflow | None = None
+
+    def place_of(self, fault: Fault) -> Path_:
+        """Return the path of a fault in the parameters of a typed node; for other steps, the path of the definition."""
+        does = cast("Any", self.operator)
+        if isinstance(does, NodeOperator) and isinstance(self.spec, TypedSpec):
+            return (*self.path, *_param_path(fault, does.params_type, self.spec.params))
+        return self.path
+
+
+def node_params(params_type: type[NodeParams], given: Any, faults: Faults, path: Path_) -> NodeParams | None:
+    """Return the parameters of a typed node; None after reporting their faults."""
+    try:
+        return params_type.model_validate(positional(params_type, given))
+    except ValidationError as error:
+        for fault in param_faults(error, params_type):
+            faults.report((*path, *_param_path(fault, params_type, given)), fault.code, fault.what)
+        return None
+
+
+def _param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Path_:
+    """Return the path of a fault in a typed node's parameters, as they are written, relative to the node."""
+    parts = re.findall(r"\[(\d+)\]|([^.\[\]]+)", fault.where)
+    path = [int(number) if number else name for number, name in parts]
+    return ("params", *written_path(params_type, params, path))
+
+
+@dataclass(frozen=True, slots=True)
+class Defaults:
+    """Defaults of the enclosing workflow."""
+
+    policy: Policy
+    model: ModelSpec | None
+    names: tuple[str, ...] = ()
+    """Names of the enclosing workflows, outermost first."""
+
+
+class Broken(BaseOperator[Any]):
+    """Stand-in for an operator that cannot be built, so that the rest of its workflow is still checked.
+
+    Args:
+        id: Its id.
+        ports: Its ports, as far as they are known.
+    """
+
+    def __init__(self, id: str, ports: Sequence[str]) -> None:
+        self._id = id
+        self._ports = tuple(ports)
+
+    def get_id(self) -> str:
+        """Return the id."""
+        return self._id
+
+    @property
+    def ports(self) -> Sequence[str]:
+        """The ports."""
+        return self._ports
+
+
+def operator_of(before: BaseOperator | Workflow | Port) -> object:
+    """Return the operator of a port; otherwise the operator itself."""
+    return before.operator if isinstance(before, Port) else before
+
+
+def _for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: Policy) -> Map:
+    """Return a map that runs an operator or a workflow for each item, under a policy."""
+    if policy or not isinstance(body, Workflow):
+        wrapper = BuiltinWorkflow(name=name)
+        wrapper.add_operator(body, policy=policy)
+        body = wrapper
+    return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
+
+
+def step_of(
+    body: BaseOperator | Workflow,
+    spec: OperatorSpec | FunctionSpec | WorkflowSpec,
+    path: Path_,
+    policy: Policy,
+    nested: Workflow | None = None,
+) -> Step:
+    """Return an operator or a workflow as a step; if the definition has a `map`, as the body of the map."""
+    if spec.map is None:
+        return Step(body, spec, path, policy, nested)
+    return Step(_for_each(spec.map, spec.name, body, policy), spec, path, NO_POLICY, nested)
+
+
+def is_read_issue(issue: Issue, step: Step) -> bool:
+    """Return True if an issue is about the variables that a typed node reads, or one of the node's own check."""
+    does: object = step.operator
+    if not isinstance(does, NodeOperator):
+        return False
+    return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
+
+
+def was_reported(issue: Issue, nested: Workflow) -> bool:
+    """Return True if an issue of an operator is one of its nested workflow, reported when that one was built."""
+    if "/" not in issue.where:
+        return issue.code in ("no-operators", "cycle")
+    same = (each for each in nested.graph().check() if (each.code, each.message) == (issue.code, issue.message))
+    return any(issue.where.endswith(f"/{each.where}") for each in same)
+
+
+def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
+    """Return the path of the value that an issue is about, if it is about one operator."""
+    if step is None:
+        return None
+    written_by = isinstance(step.spec, OperatorSpec) and step.spec.written_by is not None
+    function_key = ("written_by",) if written_by else ("function",)
+    keys = {"never-runs": ("join",), "not-a-list": ("map", "over"), "parameter": function_key}
+    if issue.code == "unknown-output" and isinstance(step.operator, Map) and "/" not in issue.where:
+        return (*step.path, "map", "over")
+    return (*step.path, *keys.get(issue.code, key_of_instruction(issue)))
+
+
+def key_of_instruction(issue: Issue) -> tuple[str, ...]:
+    """Return the key of an operator that an issue of a name in an instruction is about; empty for other issues."""
+    return ("instruction",) if issue.code in ("unknown-name", "unknown-output") else ()
+
+
+def written_in(spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults) -> dict[str, Any] | None:
+    """Return `output_schema`, `instruction` and `check` of an operator, with the functions that the file names.
+
+    Returns:
+        The values by key; None after reporting a fault.
+    """
+    schema = output_schema_of(spec, path, faults)
+    instruction, check = spec.instruction, spec.check
+    if spec.written_by is not None:
+        instruction = _function_in(spec.name, spec.written_by, (*path, "written_by"), modules, faults)
+    if isinstance(check, CheckSpec):
+        check = _function_in(spec.name, check.function, (*path, "check", "function"), modules, faults)
+    if schema is None or instruction is None or (check is None and spec.check is not None):
+        return None
+    return {"output_schema": schema, "instruction": instruction, "check": check}
+
+
+def _function_in(operator: str, name: str, path: Path_, modules: Modules, faults: Faults) -> Any:
+    """Return the function of an operator with a name; None after reporting a fault."""
+    found = modules.function(FunctionSpec(name=operator, function=name))
+    if isinstance(found, str):
+        faults.report(path, "function", found)
+        return None
+    return found.function
+
+
+def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
+    """Return the `output_schema` of an operator as text; None after reporting a fault."""
+    schema, schema_path = spec.output_schema, (*path, "output_schema")
+    try:
+        return AnswerSchema.of(schema, faults.written).text
+    except FormError as error:
+        for fault in error.faults:
+            faults.report((*schema_path, *fault.path), fault.code, fault.what)
+    except InvalidError as error:
+        for issue in error.issues:
+            faults.report(schema_path, issue.code, issue.message)
+    return None
+
+
+def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict[str, Any]:
+    """Return the arguments for the class of an operator; paths among them are relative to the folder of the file."""
+    return {
+        key: str(folder / os.path.expanduser(value)) if key in made_of.paths and isinstance(value, str) else value
+        for key, value in spec.params.items()
+    }
+
+
+def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
+    """Return a node type for a chain of operators, or an error message.
+
+    Types that need other nodes around them are refused.
+    """
+    found = node_type(name, modules)
+    if not isinstance(found, str) and (found.body_starts_with or found.type in NEEDS_NODES):
+        return (
+            f"nodes of type {name!r} need a workflow of typed nodes alone: write that as a workflow file, name it "
+            "under `services: {workflows: …}`, and run it by a node of type 'sub-workflow'"
+        )
+    return found
+
+
+MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator], ModelSpec | None], "BaseOperator | None"]
+"""Builds the operator that is named or defined at a path: its class, and the model of its expert."""
+
+
+class Policies:
+    """Builder of policies from the sections of a file.
+
+    Args:
+        folder: Folder of the file.
+        faults: Collected faults.
+        make_operator: Builds the operators that fallbacks name.
+        modules: What may be opened.
+    """
+
+    def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator, modules: Modules) -> None:
+        self._folder = folder
+        self._faults = faults
+        self._make_operator = make_operator
+        self._modules = modules
+        self._caches: dict[tuple[str | None, float | None], Cache] = {}
+
+    def of(
+        self,
+        spec: GuardSpec,
+        path: Path_,
+        default: Policy,
+        model: ModelSpec | None,
+        *,
+        ports: Sequence[str] = (),
+        base: type[Operator] = Operator,
+    ) -> Policy:
+        """Return the policy of the mapping at `path`; unset values come from `default`.
+
+        Args:
+            spec: The mapping.
+            path: Path of the mapping.
+            default: Policy for values that the mapping does not set.
+            model: The operator's model, whose endpoint a fallback shares.
+            ports: The operator's ports.
+            base: Required class of a replacement operator.
+        """
+        fallback = self._fallback(spec.fallback, (*path, "fallback"), model, ports, base) if spec.fallback else None
+        policy = Policy(
+            retry=_retry(spec.retry) if spec.retry else None,
+            timeout=Timeout(**spec.timeout.model_dump()) if spec.timeout else None,
+            fallback=fallback,
+        ).or_else(default)
+        if ports and not _takes_a_port(policy.fallback):
+            message = f"the operator has ports, but its fallback chooses none of: {', '.join(ports)}"
+            self._faults.report((*path, "fallback" if spec.fallback else "ports"), "port", message)
+        return policy if not isinstance(spec, PolicySpec) else self._with_cache(policy, spec, path)
+
+    def _with_cache(self, policy: Policy, spec: PolicySpec, path: Path_) -> Policy:
+        if spec.cache is None:
+            return policy
+        cache = self._cache(CacheSpec() if spec.cache is True else spec.cache, path) if spec.cache else None
+        return replace(policy, cache=cache)
+
+    def _cache(self, spec: CacheSpec, path: Path_) -> Cache:
+        file = self._folder / Path(spec.path).expanduser() if spec.path else None
+        if file and not self._modules.opens(file):
+            return Cache(max_age=spec.max_age)
+        if file and not file.parent.is_dir():
+            self._faults.report((*path, "cache", "path"), "value", f"there is no folder {str(file.parent)!r}")
+        key = (str(file) if file else None, spec.max_age)
+        return self._caches.setdefault(key, Cache(file, max_age=spec.max_age))
+
+    def _fallback(
+        self, spec: FallbackSpec, path: Path_, model: ModelSpec | None, ports: Sequence[str], base: type[Operator]
+    ) -> BaseOperator | Model | WorkflowMessage | None:
+        if spec.operator is not None:
+            return self._make_operator(spec.operator, (*path, "operator"), base, model)
+        if spec.model is not None:
+            return model_of(with_defaults(spec.model, model), (*path, "model"), self._faults)
+        if base is not Operator:
+            message = (
+                "a message cannot replace a verdict: let an evaluator fall back to another one, or to another model"
+            )
+            self._faults.report(path, "value", message)
+        if ports and spec.port is not None and spec.port not in ports:
+            self._faults.report((*path, "port"), "unknown-port", no_such_port(spec.port, ports))
+        return _message(spec).changed(ports=(spec.port,) if spec.port else None)
+
+
+def rejected_to(spec: str | ReplacementSpec) -> Any:
+    """Return the effect of a rejected result, for `Workflow(on_reject=…)`."""
+    return spec if isinstance(spec, str) else _message(spec)
+
+
+def _message(spec: FallbackSpec | ReplacementSpec) -> WorkflowMessage:
+    text = json.dumps(spec.outputs, ensure_ascii=False) if spec.outputs else ""
+    return WorkflowMessage(scratchpad=text if spec.text is None else spec.text, outputs=spec.outputs or {})
+
+
+def _takes_a_port(fallback: object) -> bool:
+    """Return True if a fallback can choose a port; after one that cannot, all branches would run."""
+    if isinstance(fallback, WorkflowMessage):
+        return fallback.ports is not None
+    if type(fallback) is Operator:
+        return bool(fallback.ports)  # its own fallback is checked where it is defined
+    own = fallback.policy if isinstance(fallback, Operator) and not fallback.ports else None
+    return own is None or _takes_a_port(own.fallback)
+
+
+def no_such_port(port: str, known: Sequence[str]) -> str:
+    """Return the message on an unknown port, with the nearest known name."""
+    return f"the operator has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known) or 'none'}"
+
+
+def make_budget(spec: BudgetSpec | None) -> Budget | None:
+    """Return the budget that a file sets; None if it sets none."""
+    return Budget(**spec.model_dump()) if spec else None
+
+
+def _retry(spec: RetrySpec) -> Retry:
+    on = tuple(ERRORS[name] for name in spec.on) if spec.on else None
+    return Retry(attempts=spec.attempts, first_delay=spec.first_delay, max_delay=spec.max_delay, on=on)
+
 
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause

@@ -24,6 +24,9 @@ class Keys(NamedTuple):
         return key in self.opening or key in self.harmless
 
 
+NO_KEYS = Keys(frozenset(), frozenset())
+
+
 def _keys(opening: str, harmless: str) -> Keys:
     return Keys(frozenset(opening.split()), frozenset(harmless.split()))
 

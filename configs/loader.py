@@ -11,14 +11,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from operad.configs.build import Builder
+from operad.configs.build import Builder, make_budget
 from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, override
 from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
 from operad.configs.partial import sound_part
-from operad.configs.policies import make_budget
 from operad.configs.read_capabilities import read_capabilities
 from operad.configs.remarks import remarks_on
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
