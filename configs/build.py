@@ -8,14 +8,14 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from operad.configs.faults import Faults
 from operad.configs.imports import Modules, node_type
 from operad.configs.models import make_limits, model_of, with_defaults
-from operad.configs.names import unknown_operator_message
+from operad.configs.reading import unknown_operator_message
 from operad.configs.schema import (
     ERRORS,
     NEEDS_NODES,
@@ -41,7 +41,7 @@ from operad.configs.schema import (
 from operad.configs.services import Toolbox, make_outside, make_services, open_insights, open_library, unknown_workflow
 from operad.evaluators import Evaluator
 from operad.flows.reads import Outputs, Reads
-from operad.operators import NodeOperator, Operator, OperatorConfig, VariableType
+from operad.operators import NodeOperator, Operator, OperatorConfig, Services, VariableType
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults
 from operad.runtime.graph.edges import Port
@@ -50,7 +50,7 @@ from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
 from operad.runtime.policies.policy import NO_POLICY, Budget, Policy, Retry, Timeout
-from operad.runtime.tools.toolkit import Action
+from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, Issue, describe, did_you_mean
 from operad.runtime.values.form_text import FormError
@@ -386,7 +386,36 @@ _NOT_AS_FALLBACK = {"inputs", "join", "map"}
 _CONFIG_KEYS = ("examples", "ports", "threshold", "hops", "memory", "max_turns")
 
 
-class Builder:
+class Built(NamedTuple):
+    """Objects of a file.
+
+    Attributes:
+        workflows: Workflows of the experts, by the names of the experts.
+        leader_actions: Actions of the leader.
+        toolkit: The graph of the actions and tools.
+        services: Services of the typed nodes.
+    """
+
+    workflows: Mapping[str, Workflow]
+    leader_actions: tuple[Action, ...]
+    toolkit: Toolkit
+    services: Services
+
+
+def build(spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> Built:
+    """Build the objects of a file: the second pass of loading. Parts with faults, which are collected, are left out.
+
+    Args:
+        spec: Content of the file.
+        folder: Folder of the file.
+        faults: Collected faults.
+        modules: Source of the classes and functions that the file names.
+    """
+    builder = _Builder(spec, folder, faults, modules)
+    return Built(builder.workflows(), builder.leader_actions(), builder.toolkit, builder.services)
+
+
+class _Builder:
     """Builder of the workflows of a file. Faults are collected; parts with faults are left out.
 
     Args:
@@ -405,9 +434,11 @@ class Builder:
         if self._platform is DbgptWorkflow and not awel_is_installed():
             message = f"DBGPT needs dbgpt: {INSTALL_AWEL}; without a platform, the built-in engine runs the workflows"
             faults.report(("plugin", "workflow_platform"), "platform", message)
-        faults.report_doubles("tool", [tool.name for tool in spec.tools])
-        faults.report_doubles("action", [action.name for action in spec.actions])
-        faults.report_doubles("operator", [operator.name for operator in spec.operators])
+        faults.report_doubles(
+            tool=[tool.name for tool in spec.tools],
+            action=[action.name for action in spec.actions],
+            operator=[operator.name for operator in spec.operators],
+        )
         outside = make_outside(spec.services, folder, faults, ("services",))
         self._tools = Toolbox(spec, folder, faults, modules, outside)
         self._policies = Policies(folder, faults, self._fallback, modules)
@@ -760,7 +791,7 @@ class Builder:
         try:
             knowledge_argument = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
             params = params_of(spec, operator_class, self._folder)
-            if not self._modules.makes(spec.class_, spec.params):
+            if spec.class_ and not self._modules.makes(spec.class_, spec.params):
                 return None
             return operator_class(config, toolkit=self._tools.toolkit, **knowledge_argument, **model_argument, **params)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything

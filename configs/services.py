@@ -15,8 +15,8 @@ from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, variable
-from operad.configs.names import name_tools
 from operad.configs.read_capabilities import graph_capabilities, read_capabilities
+from operad.configs.reading import name_tools
 from operad.configs.schema import (
     ActionSpec,
     ConfigSpec,
