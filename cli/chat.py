@@ -18,18 +18,17 @@ from operad.cli.ask import Asker, Lines
 from operad.cli.chats import ChatDatabase, open_store, own_store
 from operad.cli.follow import GRACE, prompt, say
 from operad.cli.interruptible import end_children, signals_heard
-from operad.cli.options import BaseUrl, ExpertName, ModelName, ServicesFile, WorkflowFile
+from operad.cli.options import BaseUrl, ExpertName, ModelName, PricesFile, ServicesFile, WorkflowFile
 from operad.cli.remarks import Lossy, remark_lines
 from operad.cli.run import EXIT_NOT_SUCCESS
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.inputs import start_params, text_input
 from operad.configs.models import model_line
-from operad.configs.prices import PricesFile
-from operad.configs.printable import harmless
 from operad.configs.runnable import Runnable, Source, make
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.text import harmless
 from operad.runtime.values.verdict_text import verdict_text
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text

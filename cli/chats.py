@@ -9,9 +9,9 @@ from typing import Annotated
 import typer
 
 from operad.cli.columns import local_time, print_table
-from operad.configs.written import unwritable
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import unwritable
 from operad.runtime.workflow.chat_store import ChatStore
 
 ChatDatabase = Annotated[

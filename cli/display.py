@@ -15,12 +15,11 @@ from rich.table import Table
 
 from operad.cli.progress import CUT_OFF, KEPT, LONGEST_ERROR, RunView, apply, display_name, parts_of, row_of
 from operad.cli.rounds import RoundLines
-from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.errors import shorten
-from operad.runtime.values.text import short_line
+from operad.runtime.values.text import printable, short_line
 
 LONGEST_SILENCE = 5.0
 """Seconds without a line after which progress is printed."""

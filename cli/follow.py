@@ -22,14 +22,13 @@ from operad.cli.progress import remarks_on, used
 from operad.cli.rounds import LONGEST_EVALUATION, is_evaluated, repetition_lines
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
-from operad.configs.printable import printable
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import line_of
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.text import short_line, shortened
+from operad.runtime.values.text import printable, short_line, shortened
 from operad.runtime.values.verdict_text import verdict_text
 
 if TYPE_CHECKING:

@@ -26,14 +26,12 @@ from operad.cli.formats import (
 from operad.cli.generate_events import DesignListener
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.generate_targets import check_targets
-from operad.cli.options import BaseUrl, ModelName, named_values
+from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
 from operad.configs.issues import issue_line, placed
-from operad.configs.prices import PricesFile
-from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
 from operad.flows.formats.comfyui import Definitions
 from operad.flows.formats.format import Format
@@ -46,6 +44,7 @@ from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.text import printable, put
 
 EXIT_UNFINISHED = 1
 

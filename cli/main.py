@@ -21,8 +21,8 @@ from typer.core import TyperCommand, TyperGroup
 import operad
 from operad.cli.entry import imports_done
 from operad.cli.streams import StdoutError
-from operad.configs.printable import printable, put
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
+from operad.runtime.values.text import printable, put
 
 EXIT_BAD_INPUT = 2
 

@@ -11,7 +11,6 @@ from typing import Any, Literal
 from rich.table import Table
 from rich.text import Text
 
-from operad.configs.printable import printable
 from operad.flows.check import OUTCOME
 from operad.runtime import events
 from operad.runtime.events import Event
@@ -19,6 +18,7 @@ from operad.runtime.observe.trace import Span, Trace
 from operad.runtime.values.errors import shorten
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.text import printable
 
 LONGEST_ERROR = 500
 """Maximum number of characters of an error in a line; the events hold all of it."""

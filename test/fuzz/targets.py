@@ -22,7 +22,6 @@ from operad.cli.evaluate.comfy_files import read_items as read_comfy_items
 from operad.cli.evaluate.generating import generate_run
 from operad.cli.evaluate.worf_files import pair, read_items
 from operad.cli.evaluate.work import evaluate
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.capabilities import Capabilities
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
@@ -81,6 +80,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched
