@@ -49,6 +49,7 @@ from operad.configs.schema import (
 )
 from operad.configs.static_code import Module, Reader, imports_of, is_own, is_stdlib
 from operad.flows.node_graph import NodeGraph
+from operad.operators.integration import integrations, named
 from operad.operators.mcp import StdioServer
 from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
@@ -64,7 +65,6 @@ from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.secret import SecretUse
 
 if TYPE_CHECKING:
-    from operad.operators.nodes.comfyui import ComfyUIParams
     from operad.operators.nodes.flow import StartParams
     from operad.operators.nodes.http import RequestParams
 
@@ -370,6 +370,32 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
                 yield Capability("sets", f"{key} of {name}")  # other keys are faults
 
 
+def _nothing(params: Any, id: str, place: Place) -> Iterator[Part]:
+    """Yield nothing, for a node type that can do nothing outside of its file's folder."""
+    return iter(())
+
+
+class NodeCapabilities(NamedTuple):
+    """Capabilities of the parameters of a node type.
+
+    Attributes:
+        keys: Its parameters; the others of a file need trust.
+        read: Function that yields what a node can do, given its parameters, its id, and its surroundings.
+    """
+
+    keys: Keys
+    read: Callable[[Any, str, Place], Iterator[Part]] = _nothing
+
+
+def node_capabilities(type_name: str) -> NodeCapabilities | None:
+    """Return what the parameters of a node type can do; None if its integration does not tell."""
+    if type_name in NODE_KEYS:
+        return NodeCapabilities(NODE_KEYS[type_name], NODE_READERS.get(type_name, _nothing))
+    return next(
+        (named(each.capabilities[type_name]) for each in integrations() if type_name in each.capabilities), None
+    )
+
+
 def graph_capabilities(
     file: str, folder: Path, graph: NodeGraph, environ: Mapping[str, str] | None = None
 ) -> Capabilities:
@@ -414,15 +440,12 @@ def node_parts(type_name: str, given: object, id: str, place: Place) -> Iterator
         params = kind.model_validate(positional(kind, given))
     except (ValidationError, UnicodeEncodeError):  # reported as a fault of the file
         return
-    yield from unclassified(params, node_type.type, NODE_KEYS)
-    if node_type.type in NODE_READERS:
-        yield from NODE_READERS[node_type.type](params, id, place)
-
-
-def _comfyui(params: ComfyUIParams, id: str, place: Place) -> Iterator[Part]:
-    if params.token_env:
-        yield sending(f"inputs of node {id}", params.server, params.token_env)
-    yield Capability("requests", where=shown_host(params.server))
+    known = node_capabilities(node_type.type)
+    if known is None:
+        yield Capability("sets", f"parameters of {node_type.type}")
+        return
+    yield from unclassified(params, node_type.type, {node_type.type: known.keys})
+    yield from known.read(params, id, place)
 
 
 def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
@@ -451,7 +474,6 @@ def _any_address(params: object, id: str, place: Place) -> Iterator[Part]:
 
 
 NODE_READERS: Mapping[str, Callable[[Any, str, Place], Iterator[Part]]] = {
-    "comfyui": _comfyui,
     "start": _start,
     "http-request": _any_address,
     "request": _request,
