@@ -29,9 +29,9 @@ from operad.cli.options import (
     named_values,
     refuse_repeated,
 )
+from operad.cli.process import StdoutError
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
-from operad.cli.streams import StdoutError
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
