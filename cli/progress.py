@@ -163,12 +163,9 @@ class RunView:
 
     def rows(self) -> dict[tuple[str, ...], Row]:
         """Return the rows by path; the operators of a nested workflow follow the operator that runs it."""
-        rounds = {
-            place: (span.id, {*span.details["operators"]}, {*span.details.get("kept", ())})
-            for place, span in self._rounds.items()
-        }
+        rounds = {place: (span.id, {*span.details["operators"]}) for place, span in self._rounds.items()}
         paths = dict.fromkeys((*self._paths(()), *self._runs))
-        return {path: self._row(path, *rounds.get(path[:-1], (None, (), ()))) for path in paths}
+        return {path: self._row(path, *rounds.get(path[:-1], (None, ()))) for path in paths}
 
     def _paths(self, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
         graph = self.trace.graphs.get(place)
@@ -176,17 +173,15 @@ class RunView:
             yield (path := (*place, operator_id))
             yield from self._paths(path)
 
-    def _row(
-        self, path: tuple[str, ...], round_id: int | None, runs_again: Collection[str], keeps: Collection[str]
-    ) -> Row:
-        """Return a row; the last three arguments describe the current round of the operator's workflow."""
+    def _row(self, path: tuple[str, ...], round_id: int | None, due: Collection[str]) -> Row:
+        """Return a row; the arguments are the current round of the operator's workflow, and the operators that it runs."""
         runs, now = [*self._runs.get(path, {}).values()], time()
         last = runs[-1] if runs else None
         if self._questions.get(path):
             state: State = "asking"
-        elif path[-1] in keeps:
+        elif self._notes.get(path) == KEPT:  # until it runs again, also in later rounds
             state = "kept"
-        elif last is None or (last.parent != round_id and path[-1] in runs_again):
+        elif last is None or (last.parent != round_id and path[-1] in due):
             state = "waiting"
         else:
             retries = last.end is None and last.details.get("next_attempt_at", 0.0) > now

@@ -255,6 +255,14 @@ def test_a_new_round_lets_only_those_wait_that_run_again():
     assert rows(view)["check"].note == ""
 
 
+def test_an_operator_that_was_kept_stays_so_until_it_runs_again():
+    kept = [STARTED, ended("check"), RoundStarted(operators=("check",), round=2), at("check", OperatorKept, 2)]
+    view = viewed(*kept, RoundStarted(operators=("read",), round=3))
+    assert states(view) == {"read": "waiting", "check": "kept"}
+    view.apply(RoundStarted(operators=("check",), round=4))
+    assert states(view)["check"] == "waiting"
+
+
 def test_an_evaluator_joins_when_it_starts_and_what_concerns_the_whole_run_makes_no_row():
     view = viewed(STARTED, FAULT, at("judge", OperatorStarted), RunFailed(error="e", seconds=1.0, usage=USAGE))
     assert states(view) == {"read": "waiting", "check": "waiting", "judge": "stopped"}
