@@ -60,11 +60,11 @@ from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
-AnySpec = OperatorSpec | TypedSpec | FunctionSpec | WorkflowSpec
+_AnySpec = OperatorSpec | TypedSpec | FunctionSpec | WorkflowSpec
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class _Step:
     """A step of a workflow: an operator or a nested workflow, its definition and its policy.
 
     Attributes:
@@ -76,7 +76,7 @@ class Step:
     """
 
     operator: BaseOperator | Workflow
-    spec: AnySpec
+    spec: _AnySpec
     path: Path_
     policy: Policy
     nested: Workflow | None = None
@@ -89,7 +89,7 @@ class Step:
         return self.path
 
 
-def node_params(params_type: type[NodeParams], given: Any, faults: Faults, path: Path_) -> NodeParams | None:
+def _node_params(params_type: type[NodeParams], given: Any, faults: Faults, path: Path_) -> NodeParams | None:
     """Return the parameters of a typed node; None after reporting their faults."""
     try:
         return params_type.model_validate(positional(params_type, given))
@@ -107,7 +107,7 @@ def _param_path(fault: Fault, params_type: type[NodeParams], params: Any) -> Pat
 
 
 @dataclass(frozen=True, slots=True)
-class Defaults:
+class _Defaults:
     """Defaults of the enclosing workflow."""
 
     policy: Policy
@@ -116,7 +116,7 @@ class Defaults:
     """Names of the enclosing workflows, outermost first."""
 
 
-class Broken(BaseOperator[Any]):
+class _Broken(BaseOperator[Any]):
     """Stand-in for an operator that cannot be built, so that the rest of its workflow is still checked.
 
     Args:
@@ -138,7 +138,7 @@ class Broken(BaseOperator[Any]):
         return self._ports
 
 
-def operator_of(before: BaseOperator | Workflow | Port) -> object:
+def _operator_of(before: BaseOperator | Workflow | Port) -> object:
     """Return the operator of a port; otherwise the operator itself."""
     return before.operator if isinstance(before, Port) else before
 
@@ -152,20 +152,20 @@ def _for_each(spec: MapSpec, name: str, body: BaseOperator | Workflow, policy: P
     return Map(name, body, over=spec.over, concurrency=spec.concurrency, on_error=spec.on_error)
 
 
-def step_of(
+def _step_of(
     body: BaseOperator | Workflow,
     spec: OperatorSpec | FunctionSpec | WorkflowSpec,
     path: Path_,
     policy: Policy,
     nested: Workflow | None = None,
-) -> Step:
+) -> _Step:
     """Return an operator or a workflow as a step; if the definition has a `map`, as the body of the map."""
     if spec.map is None:
-        return Step(body, spec, path, policy, nested)
-    return Step(_for_each(spec.map, spec.name, body, policy), spec, path, NO_POLICY, nested)
+        return _Step(body, spec, path, policy, nested)
+    return _Step(_for_each(spec.map, spec.name, body, policy), spec, path, NO_POLICY, nested)
 
 
-def is_read_issue(issue: Issue, step: Step) -> bool:
+def _is_read_issue(issue: Issue, step: _Step) -> bool:
     """Return True if an issue is about the variables that a typed node reads, or one of the node's own check."""
     does: object = step.operator
     if not isinstance(does, NodeOperator):
@@ -173,7 +173,7 @@ def is_read_issue(issue: Issue, step: Step) -> bool:
     return issue.code == "read-too-early" or issue in cast("NodeOperator[Any]", does).check({})
 
 
-def was_reported(issue: Issue, nested: Workflow) -> bool:
+def _was_reported(issue: Issue, nested: Workflow) -> bool:
     """Return True if an issue of an operator is one of its nested workflow, reported when that one was built."""
     if "/" not in issue.where:
         return issue.code in ("no-operators", "cycle")
@@ -181,7 +181,7 @@ def was_reported(issue: Issue, nested: Workflow) -> bool:
     return any(issue.where.endswith(f"/{each.where}") for each in same)
 
 
-def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
+def _path_of_issue(issue: Issue, step: _Step | None) -> Path_ | None:
     """Return the path of the value that an issue is about, if it is about one operator."""
     if step is None:
         return None
@@ -190,21 +190,21 @@ def path_of_issue(issue: Issue, step: Step | None) -> Path_ | None:
     keys = {"never-runs": ("join",), "not-a-list": ("map", "over"), "parameter": function_key}
     if issue.code == "unknown-output" and isinstance(step.operator, Map) and "/" not in issue.where:
         return (*step.path, "map", "over")
-    return (*step.path, *keys.get(issue.code, key_of_instruction(issue)))
+    return (*step.path, *keys.get(issue.code, _key_of_instruction(issue)))
 
 
-def key_of_instruction(issue: Issue) -> tuple[str, ...]:
+def _key_of_instruction(issue: Issue) -> tuple[str, ...]:
     """Return the key of an operator that an issue of a name in an instruction is about; empty for other issues."""
     return ("instruction",) if issue.code in ("unknown-name", "unknown-output") else ()
 
 
-def written_in(spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults) -> dict[str, Any] | None:
+def _written_in(spec: OperatorSpec, path: Path_, modules: Modules, faults: Faults) -> dict[str, Any] | None:
     """Return `output_schema`, `instruction` and `check` of an operator, with the functions that the file names.
 
     Returns:
         The values by key; None after reporting a fault.
     """
-    schema = output_schema_of(spec, path, faults)
+    schema = _output_schema_of(spec, path, faults)
     instruction, check = spec.instruction, spec.check
     if spec.written_by is not None:
         instruction = _function_in(spec.name, spec.written_by, (*path, "written_by"), modules, faults)
@@ -224,7 +224,7 @@ def _function_in(operator: str, name: str, path: Path_, modules: Modules, faults
     return found.function
 
 
-def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
+def _output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | None:
     """Return the `output_schema` of an operator as text; None after reporting a fault."""
     schema, schema_path = spec.output_schema, (*path, "output_schema")
     try:
@@ -238,7 +238,7 @@ def output_schema_of(spec: OperatorSpec, path: Path_, faults: Faults) -> str | N
     return None
 
 
-def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict[str, Any]:
+def _params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict[str, Any]:
     """Return the arguments for the class of an operator; paths among them are relative to the folder of the file."""
     return {
         key: str(folder / os.path.expanduser(value)) if key in made_of.paths and isinstance(value, str) else value
@@ -246,7 +246,7 @@ def params_of(spec: OperatorSpec, made_of: type[Operator], folder: Path) -> dict
     }
 
 
-def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
+def _node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] | str:
     """Return a node type for a chain of operators, or an error message.
 
     Types that need other nodes around them are refused.
@@ -260,11 +260,11 @@ def node_type_in_chains(name: str, modules: Modules) -> type[NodeOperator[Any]] 
     return found
 
 
-MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator], ModelSpec | None], "BaseOperator | None"]
+_MakeOperator = Callable[[str | OperatorSpec, Path_, type[Operator], ModelSpec | None], "BaseOperator | None"]
 """Builds the operator that is named or defined at a path: its class, and the model of its expert."""
 
 
-class Policies:
+class _Policies:
     """Builder of policies from the sections of a file.
 
     Args:
@@ -274,7 +274,7 @@ class Policies:
         modules: What may be opened.
     """
 
-    def __init__(self, folder: Path, faults: Faults, make_operator: MakeOperator, modules: Modules) -> None:
+    def __init__(self, folder: Path, faults: Faults, make_operator: _MakeOperator, modules: Modules) -> None:
         self._folder = folder
         self._faults = faults
         self._make_operator = make_operator
@@ -340,11 +340,11 @@ class Policies:
             )
             self._faults.report(path, "value", message)
         if ports and spec.port is not None and spec.port not in ports:
-            self._faults.report((*path, "port"), "unknown-port", no_such_port(spec.port, ports))
+            self._faults.report((*path, "port"), "unknown-port", _no_such_port(spec.port, ports))
         return _message(spec).changed(ports=(spec.port,) if spec.port else None)
 
 
-def rejected_to(spec: str | ReplacementSpec) -> Any:
+def _rejected_to(spec: str | ReplacementSpec) -> Any:
     """Return the effect of a rejected result, for `Workflow(on_reject=…)`."""
     return spec if isinstance(spec, str) else _message(spec)
 
@@ -364,7 +364,7 @@ def _takes_a_port(fallback: object) -> bool:
     return own is None or _takes_a_port(own.fallback)
 
 
-def no_such_port(port: str, known: Sequence[str]) -> str:
+def _no_such_port(port: str, known: Sequence[str]) -> str:
     """Return the message on an unknown port, with the nearest known name."""
     return f"the operator has no port {port!r}{did_you_mean(port, known)}; it has: {', '.join(known) or 'none'}"
 
@@ -441,7 +441,7 @@ class _Builder:
         )
         outside = make_outside(spec.services, folder, faults, ("services",))
         self._tools = Toolbox(spec, folder, faults, modules, outside)
-        self._policies = Policies(folder, faults, self._fallback, modules)
+        self._policies = _Policies(folder, faults, self._fallback, modules)
         self._library = open_library(spec.knowledgebase, folder, faults, modules)
         self.services = make_services(
             spec.services,
@@ -454,10 +454,10 @@ class _Builder:
             knowledge={"knowledgebase": self._library} if self._library else {},
             platform=self._platform,
         )
-        self._steps: dict[Workflow, dict[str, Step]] = {}
+        self._steps: dict[Workflow, dict[str, _Step]] = {}
         self._built: set[str] = set()
         self._fallbacks: list[str] = []  # names of the fallbacks that are being built, each that of the one before it
-        self._operators: dict[str, tuple[AnySpec, Path_]] = {}
+        self._operators: dict[str, tuple[_AnySpec, Path_]] = {}
         for number, operator in enumerate(spec.operators):
             self._operators.setdefault(operator.name, (operator, ("operators", number)))
         self.toolkit = self._tools.toolkit
@@ -474,7 +474,7 @@ class _Builder:
             workflows[name] = self._build_expert(expert, path)
         for spec, path in self._operators.values():
             if spec.name not in self._built:
-                step = self._step(spec, path, {}, Defaults(NO_POLICY, self._spec.model))
+                step = self._step(spec, path, {}, _Defaults(NO_POLICY, self._spec.model))
                 if step and step.nested:
                     self._check_reads(step.nested, None)
         return workflows
@@ -493,23 +493,23 @@ class _Builder:
     # Workflows
 
     def _build_expert(self, spec: ExpertSpec, path: Path_) -> Workflow:
-        defaults = Defaults(NO_POLICY, spec.model or self._spec.model)
+        defaults = _Defaults(NO_POLICY, spec.model or self._spec.model)
         workflow = self._build_workflow(spec, spec.profile.name, path, defaults)
         self._check_reads(workflow, {})
         return workflow
 
-    def _build_workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, defaults: Defaults) -> Workflow:
+    def _build_workflow(self, spec: WorkflowLikeSpec, name: str, path: Path_, defaults: _Defaults) -> Workflow:
         policy = self._policies.of(spec.policy, (*path, "policy"), defaults.policy, defaults.model)
-        defaults = Defaults(policy, defaults.model, defaults.names)
+        defaults = _Defaults(policy, defaults.model, defaults.names)
         workflow = self._platform(
             max_rounds=spec.max_rounds,
-            on_reject=rejected_to(spec.on_reject),
+            on_reject=_rejected_to(spec.on_reject),
             name=name,
             limits=make_limits(spec.limits),
             budget=make_budget(spec.budget),
             insights=self._insights,
         )
-        steps: dict[str, Step] = {}
+        steps: dict[str, _Step] = {}
         predecessors_of: dict[str, list[BaseOperator | Workflow | Port]] = {}
         gaps: set[str] = set()  # operators whose predecessors are not all known; with "" if a step could not be built
         for number, chain in enumerate(spec.workflow):
@@ -548,7 +548,11 @@ class _Builder:
         return workflow
 
     def _ordered_predecessors(
-        self, predecessors: list[BaseOperator | Workflow | Port], step: Step, steps: Mapping[str, Step], gaps: set[str]
+        self,
+        predecessors: list[BaseOperator | Workflow | Port],
+        step: _Step,
+        steps: Mapping[str, _Step],
+        gaps: set[str],
     ) -> list[BaseOperator | Workflow | Port]:
         """Return the predecessors of an operator: its `inputs` first, in their order, then others from chains."""
         if isinstance(step.spec, TypedSpec):
@@ -563,28 +567,33 @@ class _Builder:
                 self._faults.report((*step.path, "inputs", number), "unknown-operator", message)
                 continue
             operator = steps[name].operator
-            from_inputs += [other for other in predecessors if operator_of(other) is operator] or [operator]
+            from_inputs += [other for other in predecessors if _operator_of(other) is operator] or [operator]
         return [*from_inputs, *(other for other in predecessors if other not in from_inputs)]
 
     def _check_graph(
-        self, workflow: Workflow, path: Path_, steps: dict[str, Step], evaluator_paths: dict[str, Path_], gaps: set[str]
+        self,
+        workflow: Workflow,
+        path: Path_,
+        steps: dict[str, _Step],
+        evaluator_paths: dict[str, Path_],
+        gaps: set[str],
     ) -> None:
         """Report the issues of the whole graph at their places in the file, except those that a gap explains."""
         for issue in workflow.graph().check():
             operator_id, _, _ = issue.where.partition("/")
             step = steps.get(operator_id)
-            if step and step.nested and was_reported(issue, step.nested):
+            if step and step.nested and _was_reported(issue, step.nested):
                 continue
             if gaps and (operator_id in gaps or issue.code in _EXPLAINED_BY_GAPS):
                 continue
             if issue.code == "fallback-port":
                 continue  # already reported at the fallback
-            if step and is_read_issue(issue, step):
+            if step and _is_read_issue(issue, step):
                 continue  # reported by `_check_reads`, which knows more
             inside = self._steps.get(step.nested, {}) if step and step.nested else {}
-            in_step = path_of_issue(issue, inside.get(issue.where.rpartition("/")[2], step))
+            in_step = _path_of_issue(issue, inside.get(issue.where.rpartition("/")[2], step))
             judge = evaluator_paths.get(operator_id)
-            place = (*judge, *key_of_instruction(issue)) if judge else in_step or (*path, "workflow")
+            place = (*judge, *_key_of_instruction(issue)) if judge else in_step or (*path, "workflow")
             self._faults.report(place, issue.code, issue.message)
 
     def _check_reads(self, workflow: Workflow, outer_outputs: Mapping[str, Outputs] | None) -> None:
@@ -603,12 +612,12 @@ class _Builder:
                 outputs = {**(outputs or {}), name: {"item": VariableType.ANY, "index": VariableType.NUMBER}}
             self._check_reads(step.nested, outputs)
 
-    def _has_port(self, step: Step, port: str, *, last: bool, path: Path_) -> bool:
+    def _has_port(self, step: _Step, port: str, *, last: bool, path: Path_) -> bool:
         """Return True if a chain can continue from this port of a step; otherwise report the reason at `path`."""
         ports = step.operator.ports if not isinstance(step.operator, Workflow) else ()
         may_have_undeclared_ports = (
             isinstance(step.spec, WorkflowSpec | FunctionSpec)
-            or isinstance(step.operator, Broken)
+            or isinstance(step.operator, _Broken)
             or (isinstance(step.spec, OperatorSpec) and bool(step.spec.class_))
         )
         if last:
@@ -616,14 +625,14 @@ class _Builder:
         elif isinstance(step.operator, Map):
             self._faults.report(path, "port", "an operator with `map` has no ports")
         elif port not in ports and (ports or not may_have_undeclared_ports):
-            self._faults.report(path, "unknown-port", no_such_port(port, ports))
+            self._faults.report(path, "unknown-port", _no_such_port(port, ports))
         else:
             return True
         return False
 
     # Operators
 
-    def _step(self, ref: str | AnySpec, path: Path_, steps: dict[str, Step], defaults: Defaults) -> Step | None:
+    def _step(self, ref: str | _AnySpec, path: Path_, steps: dict[str, _Step], defaults: _Defaults) -> _Step | None:
         """Return the step that is named or defined at `path`; built and added to `steps` at its first mention."""
         found = self._find(ref, path)
         if found is None:
@@ -643,12 +652,12 @@ class _Builder:
             step = self._build_function(spec, defined, defaults)
         if step is None and not isinstance(spec, WorkflowSpec):
             ports = () if isinstance(spec, TypedSpec) else spec.ports
-            step = Step(Broken(spec.name, ports), spec, defined, NO_POLICY)
+            step = _Step(_Broken(spec.name, ports), spec, defined, NO_POLICY)
         if step is not None:
             steps[spec.name] = step
         return step
 
-    def _find(self, ref: str | AnySpec, path: Path_) -> tuple[AnySpec, Path_] | None:
+    def _find(self, ref: str | _AnySpec, path: Path_) -> tuple[_AnySpec, Path_] | None:
         """Return the definition referenced at `path`, and the path of the definition."""
         if not isinstance(ref, str):
             named = self._operators.get(ref.name)
@@ -659,31 +668,31 @@ class _Builder:
             self._faults.report(path, "unknown-operator", unknown_operator_message(ref, self._operators))
         return self._operators.get(ref)
 
-    def _build_operator(self, spec: OperatorSpec, path: Path_, defaults: Defaults) -> Step | None:
+    def _build_operator(self, spec: OperatorSpec, path: Path_, defaults: _Defaults) -> _Step | None:
         operator = self._make(spec, path, Operator, defaults.model)
         if operator is None:
             return None
         policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=spec.ports)
-        return step_of(operator, spec, path, policy)
+        return _step_of(operator, spec, path, policy)
 
-    def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, defaults: Defaults) -> Step | None:
+    def _build_nested(self, spec: WorkflowSpec, defined: Path_, path: Path_, defaults: _Defaults) -> _Step | None:
         self._built.add(spec.name)
         if spec.name in defaults.names:
             message = "it contains itself: " + " → ".join([*defaults.names, spec.name])
             self._faults.report(path, "cycle", message)
             return None
-        inner = Defaults(defaults.policy, defaults.model, (*defaults.names, spec.name))
+        inner = _Defaults(defaults.policy, defaults.model, (*defaults.names, spec.name))
         workflow = self._build_workflow(spec, spec.name, defined, inner)
         policy = self._policies.of(spec, defined, NO_POLICY, defaults.model)
-        return step_of(workflow, spec, defined, policy, workflow)
+        return _step_of(workflow, spec, defined, policy, workflow)
 
-    def _build_node(self, spec: TypedSpec, path: Path_, defaults: Defaults) -> Step | None:
+    def _build_node(self, spec: TypedSpec, path: Path_, defaults: _Defaults) -> _Step | None:
         self._built.add(spec.name)
-        node_class = node_type_in_chains(spec.type, self._modules)
+        node_class = _node_type_in_chains(spec.type, self._modules)
         if isinstance(node_class, str):
             self._faults.report((*path, "type"), "unknown-type", node_class)
             return None
-        params = node_params(node_class.params_type, spec.params, self._faults, path)
+        params = _node_params(node_class.params_type, spec.params, self._faults, path)
         if params is None:
             return None
         try:
@@ -695,14 +704,14 @@ class _Builder:
             self._faults.report((*path, "params", "workflow"), "unknown-workflow", unknown)
         default = defaults.policy if node.policy is None else node.policy.or_else(defaults.policy)
         policy = self._policies.of(spec, path, default, defaults.model, ports=node.ports)
-        return Step(node, spec, path, policy)
+        return _Step(node, spec, path, policy)
 
-    def _build_function(self, spec: FunctionSpec, path: Path_, defaults: Defaults) -> Step | None:
+    def _build_function(self, spec: FunctionSpec, path: Path_, defaults: _Defaults) -> _Step | None:
         operator = self._function_operator(spec, path)
         if operator is None:
             return None
         policy = self._policies.of(spec, path, defaults.policy, defaults.model, ports=operator.ports)
-        return step_of(operator, spec, path, policy)
+        return _step_of(operator, spec, path, policy)
 
     def _function_operator(self, spec: FunctionSpec, path: Path_) -> FunctionOperator[Any] | None:
         self._built.add(spec.name)
@@ -713,7 +722,7 @@ class _Builder:
         return operator
 
     def _add_evaluator(
-        self, workflow: Workflow, ref: str | OperatorSpec | FunctionSpec, path: Path_, defaults: Defaults
+        self, workflow: Workflow, ref: str | OperatorSpec | FunctionSpec, path: Path_, defaults: _Defaults
     ) -> None:
         found = self._find(ref, path)
         if found is None:
@@ -772,7 +781,7 @@ class _Builder:
         model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
-        written = written_in(spec, path, self._modules, self._faults)
+        written = _written_in(spec, path, self._modules, self._faults)
         if written is None:
             return None
         try:
@@ -790,7 +799,7 @@ class _Builder:
             return None
         try:
             knowledge_argument = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
-            params = params_of(spec, operator_class, self._folder)
+            params = _params_of(spec, operator_class, self._folder)
             if spec.class_ and not self._modules.makes(spec.class_, spec.params):
                 return None
             return operator_class(config, toolkit=self._tools.toolkit, **knowledge_argument, **model_argument, **params)

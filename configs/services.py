@@ -63,11 +63,11 @@ def said(spec: Any) -> dict[str, Any]:
     return spec.model_dump(exclude_unset=True, exclude_none=True)
 
 
-def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
+def _endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] | None:
     """Return the arguments for a model, by the rules for `model`; None after reporting that its key is missing."""
     key = os.environ.get(spec.api_key_env) if spec.api_key_env else None
     if spec.api_key_env and not key:
-        report_key(spec.api_key_env, faults, path)
+        _report_key(spec.api_key_env, faults, path)
         return None
     try:
         located = locate_told(spec.name, spec.base_url, key or "", os.environ)
@@ -75,7 +75,7 @@ def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] 
         faults.report((*path, "name"), "value", str(error))
         return None
     if located.lacks_key and located.vendor:
-        report_key(located.vendor.keys[0], faults, path)
+        _report_key(located.vendor.keys[0], faults, path)
         return None
     return {
         **{name: value for name, value in said(spec).items() if name != "api_key_env"},
@@ -84,7 +84,7 @@ def endpoint_of(spec: MakerSpec, faults: Faults, path: Path_) -> dict[str, Any] 
     }
 
 
-def report_key(name: str, faults: Faults, path: Path_) -> None:
+def _report_key(name: str, faults: Faults, path: Path_) -> None:
     """Report that the environment variable of a key is not set."""
     message = f"the environment variable {variable(name)} is not set; it is to hold the key"
     faults.report((*path, "api_key_env"), "value", message)
@@ -291,7 +291,7 @@ def _embeddings(spec: EmbeddingsSpec, faults: Faults, path: Path_) -> Embeddings
     from operad.runtime.models.minilm import MiniLM
 
     if spec.name != EMBEDDED:
-        arguments = endpoint_of(spec, faults, path)
+        arguments = _endpoint_of(spec, faults, path)
         return EmbeddingModel(**arguments) if arguments else None
     if spec.base_url is not None:
         faults.report((*path, "base_url"), _CODE, "the embedded model runs inside this process: it has no endpoint")
@@ -406,10 +406,10 @@ def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) 
     if spec.search:
         services = replace(services, search=_search(spec.search, faults, (*path, "search")))
     if spec.images:
-        arguments = endpoint_of(spec.images, faults, (*path, "images"))
+        arguments = _endpoint_of(spec.images, faults, (*path, "images"))
         services = replace(services, images=ImageModel(**arguments) if arguments else None)
     if spec.speech:
-        arguments = endpoint_of(spec.speech, faults, (*path, "speech"))
+        arguments = _endpoint_of(spec.speech, faults, (*path, "speech"))
         services = replace(services, speech=SpeechModel(**arguments) if arguments else None)
     return services
 
@@ -517,6 +517,6 @@ def _search(spec: SearchSpec, faults: Faults, path: Path_) -> SearchProvider | N
     name = spec.api_key_env or ("TAVILY_API_KEY" if spec.type == "tavily" else "SERPAPI_API_KEY")
     key = os.environ.get(name)
     if not key:
-        report_key(name, faults, path)
+        _report_key(name, faults, path)
         return None
     return (Tavily if spec.type == "tavily" else SerpApi)(api_key=key, **address)
