@@ -55,6 +55,7 @@ _NOT_SHOWN = (
     | events.ToolCalled
     | events.ToolReturned
 )
+_OF_WORKFLOWS = events.WorkflowEntered | events.RoundStarted | events.RoundFinished
 
 
 _NOTES: Mapping[type[Event], Callable[[Any], str | None]] = {
@@ -80,8 +81,18 @@ _NOTES: Mapping[type[Event], Callable[[Any], str | None]] = {
 
 
 def apply(event: Event, trace: Trace) -> Sequence[Span]:
-    """Apply an event to the trace of a terminal, which leaves out prompts and results of tools: it never shows them."""
-    return () if isinstance(event, _NOT_SHOWN) else trace.apply(event)
+    """Apply an event to the trace of a terminal.
+
+    It leaves out what a terminal never shows, because maps may have very many items: prompts, results of tools, texts of
+    models besides those of messages, and the workflow and the rounds of each item.
+    """
+    if isinstance(event, _NOT_SHOWN) or (isinstance(event, _OF_WORKFLOWS) and row_of(event.path)[1]):
+        return ()
+    changed = trace.apply(event)
+    if isinstance(event, events.ModelAnswered) and changed:
+        for key in ("text", "tool_calls"):
+            changed[-1].details.pop(key, None)
+    return changed
 
 
 def row_of(path: Sequence[str]) -> tuple[tuple[str, ...], bool]:
