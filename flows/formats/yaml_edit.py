@@ -146,7 +146,11 @@ def anchored(text: str, path: Sequence[Step], name: str) -> tuple[str, str]:
     if part.anchor:
         return text, part.anchor
     gap = "\n" + " " * part.column if part.is_block else " "
-    anchor = re.sub(r"[^\w-]+", "-", name).strip("-") or "value"
+    anchor = stem = re.sub(r"[^\w-]+", "-", name).strip("-") or "value"
+    number = 1
+    while re.search(rf"&{anchor}(?![^\s,\]}}])", text):
+        number += 1
+        anchor = f"{stem}-{number}"
     return f"{text[: part.begin]}&{anchor}{gap}{text[part.begin :]}", anchor
 
 
@@ -384,7 +388,10 @@ class _Editor:
         """Return an entry of a block as it is written anew in a column."""
         tag = "tag:yaml.org,2002:map"
         holder = yaml.MappingNode(tag, [(row.key, row.now)], flow_style=False) if row.key else list_node([row.now])
-        return re.sub(r"\n(?=[^\n])", "\n" + " " * column, serialized(holder).removesuffix("\n"))
+        written = (
+            serialized(holder).removesuffix("...\n").removesuffix("\n")
+        )  # an end mark follows a text of blank lines
+        return re.sub(r"\n(?=[^\n])", "\n" + " " * column, written)
 
     def _as_item(self, part: Part, was: yaml.Node, now: yaml.SequenceNode, begin: int) -> str | None:
         """Return the text of a list in which the old value is an item; None if it is none."""
