@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from copy import deepcopy
 from dataclasses import dataclass, field
 from itertools import pairwise, product
 from typing import Any, NamedTuple, cast
@@ -41,20 +40,26 @@ class ExpertFile:
         text: The text.
         name: Name of the file, for errors.
         data: The values; all operators have names, and an alias is the same object as its anchor.
-        values: The values as written: each alias is an `Alias`. Not to be modified.
     """
 
     text: str
     name: str = ""
     data: dict[str, Any] = field(init=False, compare=False)
-    values: dict[str, Any] = field(init=False, compare=False)
 
     def __post_init__(self) -> None:
         document = parse_document(self.text, self.name)
         name_operators(document)
         name_functions(document)
         object.__setattr__(self, "data", document.data)
-        object.__setattr__(self, "values", values_of(self.text))
+
+    @property
+    def values(self) -> dict[str, Any]:
+        """The values as written, in which each alias is an `Alias`; a copy, which may be modified.
+
+        Raises:
+            NotKeptError: The text cannot be changed, for example as it has keys that begin with a question mark.
+        """
+        return values_of(self.text)
 
     # Reading
 
@@ -93,7 +98,7 @@ class ExpertFile:
         Raises:
             InputError: The path does not exist, or leads to a part that is shared by an anchor.
         """
-        values = deepcopy(self.values)
+        values = self.values
         holder, last = _at(values, path[:-1]), path[-1]
         if isinstance(holder, dict) and isinstance(last, str):
             fields = cast("dict[str, Any]", holder)
@@ -111,7 +116,7 @@ class ExpertFile:
 
     def with_operator(self, name: str, params: Mapping[str, Any]) -> ExpertFile:
         """Return the file with another operator at the end of `operators`, if it has that list."""
-        values = deepcopy(self.values)
+        values = self.values
         if not isinstance(values.get("operators"), list) or not values["operators"]:
             return self
         values["operators"].append(_operator(name, params))
@@ -135,7 +140,7 @@ class ExpertFile:
 
     def without_input(self, expert: int, name: str, of: str | None = None) -> ExpertFile:
         """Return the file without an operator in the `inputs` of another of its expert, or of all others."""
-        values = deepcopy(self.values)
+        values = self.values
         names = {item.name for chain in self.chains(expert) for item in chain}
         for other, (path, fields) in self.definitions().items():
             if other in names and of in (None, other) and name in list_of(fields.get("inputs")):
@@ -150,7 +155,7 @@ class ExpertFile:
         index = next((n for n, operator in enumerate(listed) if fields_of(operator).get("name") == name), None)
         if index is None or sum(_item(value).name == name for _, _, value in places(self.data) if value) > 1:
             return self
-        values = deepcopy(self.values)
+        values = self.values
         del values["operators"][index]
         if not values["operators"]:
             del values["operators"]
@@ -158,7 +163,7 @@ class ExpertFile:
 
     def renamed(self, path: Sequence[Step], old: str, new: str) -> ExpertFile:
         """Return the file with another name for the operator at a path, also where it is referred to."""
-        values = deepcopy(self.values)
+        values = self.values
         for _, place, value in places(self.data):
             try:
                 holder = _at(values, place[:-1])
@@ -190,7 +195,7 @@ class ExpertFile:
             InputError: The file would lose an operator that is defined in a chain and used elsewhere.
         """
         chain_writer = _ChainWriter(self, expert, chains, params or {})
-        values = deepcopy(self.values)
+        values = self.values
         values["experts"][expert]["workflow"] = [[chain_writer.value(item) for item in chain] for chain in chains]
         try:
             return ExpertFile(edited(chain_writer.text, values), self.name)
@@ -208,7 +213,7 @@ class ExpertFile:
             names: Names of the evaluators; empty for none.
             params: Fields of a new evaluator, which is defined in its place if the file does not define it.
         """
-        values = deepcopy(self.values)
+        values = self.values
         fields: dict[str, Any] = _at(values, ("experts", expert))
         old = fields.get(EVALUATOR)
         new = {name: _operator(name, params) for name in names if params and name not in self.definitions()}

@@ -23,6 +23,8 @@ from operad.runtime.values.errors import InputError, InvalidError
 
 Step = str | int
 
+_MAP = "tag:yaml.org,2002:map"
+
 _ANCHOR = re.compile(r"&\S+[ \t]*(?:#[^\n]*)?(?:\r?\n[ \t]*(?:#[^\n]*)?(?=\r?\n))*\r?\n( *)")
 """Anchor of a block, up to its first entry."""
 
@@ -56,9 +58,11 @@ def values_of(text: str) -> Any:
 
     Raises:
         InvalidError: The text is not YAML, or exceeds a limit.
+        NotKeptError: The text has a form that cannot be changed.
     """
+    value = parse_words(text, "").value
     part = part_of(text)
-    return None if part is None else _with_aliases(part, parse_words(text, "").value)
+    return None if part is None else _with_aliases(part, value)
 
 
 def edited(text: str, values: Any) -> str:
@@ -335,12 +339,19 @@ class _Editor:
             if row.place is not None:
                 value = part.entries[row.place]
                 kept = self._kept(value, row.was, row.now, value.begin)
-                text = _in_brackets(row) if kept is None else f"{self._text[starts[row.place] : value.begin]}{kept}"
+                text = (
+                    self._in_brackets(row) if kept is None else f"{self._text[starts[row.place] : value.begin]}{kept}"
+                )
                 separator = self._text[ends[row.place - 1] : starts[row.place]] if row.place else separator
             else:
-                text = _in_brackets(row)
+                text = self._in_brackets(row)
             written += [separator if written else "", text]
         return f"{self._text[part.begin : starts[0]]}{''.join(written)}{self._text[ends[-1] : part.end]}"
+
+    def _in_brackets(self, row: _Row) -> str:
+        """Return an entry as it is written anew inside of brackets; JSON stays JSON."""
+        holder = yaml.MappingNode(_MAP, [(row.key, row.now)]) if row.key else list_node([row.now])
+        return serialized(on_one_line(holder, quoted=self._text.lstrip()[:1] == "{"))[1:-2]
 
     def _block(self, part: Part, rows: Sequence[_Row], begin: int) -> str:
         """Return a list or a mapping whose entries are on lines of their own."""
@@ -386,8 +397,7 @@ class _Editor:
 
     def _written(self, row: _Row, column: int) -> str:
         """Return an entry of a block as it is written anew in a column."""
-        tag = "tag:yaml.org,2002:map"
-        holder = yaml.MappingNode(tag, [(row.key, row.now)], flow_style=False) if row.key else list_node([row.now])
+        holder = yaml.MappingNode(_MAP, [(row.key, row.now)], flow_style=False) if row.key else list_node([row.now])
         written = (
             serialized(holder).removesuffix("...\n").removesuffix("\n")
         )  # an end mark follows a text of blank lines
@@ -401,7 +411,7 @@ class _Editor:
             return None
         items = [_Row(None, None, None, item) for item in now.value]
         if not part.is_block:
-            return f"[{', '.join(kept if n == place else _in_brackets(item) for n, item in enumerate(items))}]"
+            return f"[{', '.join(kept if n == place else self._in_brackets(item) for n, item in enumerate(items))}]"
         first, margin = self._entry_begin(part, 0), "\n" + " " * part.column
         anchor = f"&{part.anchor}{margin}  " if part.anchor else ""
         shifted = re.sub(r"\n(?=[^\n])", "\n  ", self._text[first : self._end(part)])
@@ -453,13 +463,6 @@ class _Editor:
                 end = next_end
             line_end = next_end
         return end
-
-
-def _in_brackets(row: _Row) -> str:
-    """Return an entry as it is written anew inside of brackets."""
-    if row.key is None:
-        return serialized(on_one_line(list_node([row.now])))[1:-2]
-    return serialized(on_one_line(yaml.MappingNode("tag:yaml.org,2002:map", [(row.key, row.now)])))[1:-2]
 
 
 def _is_comment_or_empty(line: str) -> bool:

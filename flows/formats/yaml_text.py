@@ -134,13 +134,15 @@ def mapping_node(fields: Mapping[str, yaml.Node], *, flow: bool = False) -> yaml
     )
 
 
-def on_one_line(node: yaml.Node) -> yaml.Node:
-    """Return a value in the form that it has inside of brackets."""
+def on_one_line(node: yaml.Node, *, quoted: bool = False) -> yaml.Node:
+    """Return a value in the form that it has inside of brackets; with all texts in double quotes if `quoted` is True."""
     if isinstance(node, yaml.MappingNode):
-        return yaml.MappingNode(_MAP, [(key, on_one_line(value)) for key, value in node.value], flow_style=True)
+        pairs = [(on_one_line(key, quoted=quoted), on_one_line(value, quoted=quoted)) for key, value in node.value]
+        return yaml.MappingNode(_MAP, pairs, flow_style=True)
     if isinstance(node, yaml.SequenceNode):
-        return yaml.SequenceNode(_SEQ, [on_one_line(item) for item in node.value], flow_style=True)
-    return yaml.ScalarNode(node.tag, node.value, style='"') if "\n" in str(node.value) else node
+        return yaml.SequenceNode(_SEQ, [on_one_line(item, quoted=quoted) for item in node.value], flow_style=True)
+    needs_quotes = node.tag == _STR and (quoted or "\n" in node.value)
+    return yaml.ScalarNode(node.tag, node.value, style='"') if needs_quotes else node
 
 
 def fits(value: Any, most: int) -> bool:

@@ -69,6 +69,12 @@ def test_a_change_touches_its_own_lines_only(change, old, new):
     assert changed(change) == TEXT.replace(old, new) + "\n"
 
 
+def test_json_stays_json():
+    text = '{\n  "a": [\n    {"b": "x"}\n  ],\n  "c": 1\n}\n'
+    values = {"a": [{"b": "x"}, {"b": "two\nlines", "n": None}], "c": True}
+    assert edited(text, values) == text.replace('"x"}', '"x"}, {"b": "two\\nlines", "n": null}').replace("1", "true")
+
+
 def test_moved_keys_move_with_their_comments():
     text = "# first\na: 1 # one\n# second\nb: 2\n"
     assert edited(text, {"b": 2, "a": 1}) == "# first\n# second\nb: 2\na: 1 # one\n"  # the top is of the file
