@@ -18,7 +18,6 @@ from operad.cli.formats import (
     STDOUT,
     ObjectInfo,
     picture_kind,
-    read_workflow,
     refuse_unwritable,
     target_format,
     write_file,
@@ -27,7 +26,7 @@ from operad.cli.generate_events import DesignListener
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.flow import is_configuration, read_file
+from operad.configs.flow import is_configuration, read_file, read_workflow
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
 from operad.configs.issues import issue_line, placed
 from operad.configs.services import services_of_environment
