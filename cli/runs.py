@@ -270,12 +270,7 @@ def delete_runs(
     if not chosen:
         print(f"nothing deleted: no run that is {state} is {_criteria_text(older_than, keep)}")
         return
-    if not ledger.give_back_space():
-        print(
-            f"{printable(display_name(ledger.url))}: keeps its size, and has room for as many new runs; deleting a run while no "
-            "other process uses the file makes it smaller",
-            file=sys.stderr,
-        )
+    ledger.give_back_space()
     for place in {_file_store_of(StoredRun("", source=source)) for source in sources}:
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")

@@ -7,6 +7,7 @@ import os
 import platform
 import select
 import sqlite3
+import sys
 import threading
 import time
 import weakref
@@ -252,35 +253,24 @@ class Database:
         """Return an `InputError` that explains an error of the database."""
         return InputError(explanation(error, self.name, is_sqlite=self.is_sqlite))
 
-    def give_back_space(self, *, whole: bool = False) -> bool:
-        """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself.
+    def give_back_space(self) -> None:
+        """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself."""
+        if self.is_sqlite:
+            self.with_retries(self._shrink)
 
-        Args:
-            whole: True to rewrite a file that an earlier version of Operad created, so that it can shrink in steps. All
-                other processes wait meanwhile.
-
-        Returns:
-            False if the file cannot shrink in steps, because an earlier version created it.
-        """
-        return not self.is_sqlite or self.with_retries(lambda: self._shrink(whole))
-
-    def _shrink(self, whole: bool) -> bool:
+    def _shrink(self) -> None:
         with closing(self.engine.raw_connection()) as pooled:
             connection = pooled.driver_connection
 
-            def ask(statement: str) -> Any:
-                return (connection.execute(statement).fetchone() or (None,))[0]
+            def free_pages() -> int:
+                return connection.execute("PRAGMA freelist_count").fetchone()[0]
 
-            if not ask("PRAGMA auto_vacuum"):
-                if not whole:
-                    return False
-                ask("PRAGMA auto_vacuum=INCREMENTAL")
-                ask("VACUUM")
-            while ask("PRAGMA freelist_count"):
+            free, before = free_pages(), sys.maxsize
+            while 0 < free < before:  # a file that another program created may not be able to shrink
                 connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would stop after one page
                 time.sleep(BREATH)
-            ask("PRAGMA wal_checkpoint(TRUNCATE)")
-        return True
+                free, before = free_pages(), free
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     @contextmanager
     def connection_of_its_own(self) -> Generator[Any, None, None]:

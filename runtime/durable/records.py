@@ -409,15 +409,9 @@ class Records:
             self.store.database.give_back_space()
         return deleted
 
-    def give_back_space(self) -> bool:
-        """Shrink the file of the database to its content; see `Database.give_back_space`.
-
-        A file created by an earlier version of Operad is rewritten if no other process uses it.
-
-        Returns:
-            False if the file cannot shrink, because an earlier version created it and another process uses it.
-        """
-        return self.store.database.give_back_space(whole=not self.alive())
+    def give_back_space(self) -> None:
+        """Shrink the file of the database to its content; see `Database.give_back_space`."""
+        self.store.database.give_back_space()
 
     def collect_files(self) -> int:
         """Remove files to which no run of this database refers; files of the last hour stay.

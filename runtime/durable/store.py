@@ -20,9 +20,8 @@ from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.event_table import EventTable
 from operad.runtime.durable.rows import LONG, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_changes import RunChanges
-from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
 from operad.runtime.durable.step_table import StepTable
-from operad.runtime.durable.tables import Tables
+from operad.runtime.durable.tables import VERSION, Tables
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,18 +31,20 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-def _unreadable(version: int) -> str:
-    """Return why the tables of a database with this version cannot be read without a change of the database."""
-    if not version:
-        return "holds no runs, and this user may not write the file; name another database with --db"
+def _of_another_version(version: int) -> str:
+    """Return why a database whose tables have another version is refused, and what to do."""
+    which = "a later version" if version > VERSION else "an earlier development version"
+    remedy = (
+        "upgrade operad (pip install --upgrade 'operad[durable]')" if version > VERSION else "finish its runs there"
+    )
     return (
-        f"an earlier version of operad wrote this database: its tables have version {version}, and this operad reads "
-        f"version {VERSION}; this user may not write the file, so it cannot be brought up to date: use a copy of it"
+        f"{which} of operad wrote this database: its tables have version {version}, and this operad uses version {VERSION}; "
+        f"{remedy}, or name another database with --db"
     )
 
 
 class Store:
-    """Tables of runs in one database, created if missing, and migrated to the version of this release.
+    """Tables of runs in one database, created if missing.
 
     Args:
         url: The database, as returned by `database_url`.
@@ -59,7 +60,7 @@ class Store:
         calls: Table of counted model calls.
 
     Raises:
-        InputError: The database cannot be reached or used, or a later release wrote it.
+        InputError: The database cannot be reached or used, or another version of Operad wrote it.
     """
 
     def __init__(self, url: URL, *, reading: bool = False) -> None:
@@ -78,16 +79,18 @@ class Store:
         self.database.close()
 
     def _set_up(self) -> None:
-        """Migrate the tables if necessary, and check them."""
+        """Create the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
             version = self._version_in(connection)
             is_foreign = not version and self._reading and self.database.is_sqlite and self._has_tables(connection)
         if is_foreign:
             raise InputError(f"{self.database.name}: is an SQLite file of another program; name another one with --db")
-        if version != VERSION and self.database.read_only:
-            raise InputError(f"{self.database.name}: {_unreadable(version)}")
-        if version != VERSION:
-            self._migrate()
+        if not version and self.database.read_only:
+            raise InputError(
+                f"{self.database.name}: holds no runs, and this user may not write the file; name another database with --db"
+            )
+        if not version:
+            self._create()
         self._check_columns()
 
     def _has_tables(self, connection: Any) -> bool:
@@ -97,32 +100,29 @@ class Store:
         """Return the version of the tables; 0 if there are none.
 
         Raises:
-            InputError: The version is later than this release knows.
+            InputError: The tables have another version than `VERSION`.
         """
         inspector = self.database.sa.inspect(connection)
-        if not inspector.has_table(self._tables.schema.name):
-            return int(inspector.has_table(self._tables.runs.name))
-        version = connection.execute(self.database.sa.select(self._tables.schema.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        version = int(inspector.has_table(self._tables.runs.name))  # version 1 was not written
+        if inspector.has_table(self._tables.schema.name):
+            version = connection.execute(self.database.sa.select(self._tables.schema.c.version)).scalar() or "none"
+        if not isinstance(version, int):
             raise InputError(
                 f"{self.database.name}: the table operad_schema holds no version; was it written by another program?"
             )
-        check_not_newer(self.database.name, version)
+        if version not in (0, VERSION):
+            raise InputError(f"{self.database.name}: {_of_another_version(version)}")
         return version
 
-    def _migrate(self) -> None:
-        """Create missing tables, or migrate tables of an earlier version."""
+    def _create(self) -> None:
+        """Create the tables, unless another process has just created them."""
         sa = self.database.sa
         with self.database.engine.begin() as connection:
             if not self.database.is_sqlite:  # two processes may create the tables at the same time
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
-            version = self._version_in(connection)
-            if not version:
+            if not self._version_in(connection):
                 self._tables.all.create_all(connection)
                 connection.execute(sa.insert(self._tables.schema).values(version=VERSION))
-            elif version < VERSION:
-                for statement in statements_from(version, sqlite=self.database.is_sqlite):
-                    connection.execute(sa.text(statement))
 
     def _check_columns(self) -> None:
         """Raise an error if a table or column is missing, so that it does not occur in the middle of a run."""

@@ -1,8 +1,11 @@
-"""Definitions of Operad's tables, beside those of dbos; see `schema_version` for migrations."""
+"""Definitions of Operad's tables, beside those of dbos."""
 
 from __future__ import annotations
 
 from typing import Any
+
+VERSION = 5
+"""Version of the tables, to be raised with each change of them. Tables of other versions are refused."""
 
 
 class Tables:

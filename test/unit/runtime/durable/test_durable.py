@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import kept_before
 import pytest
+import stored_runs
 
 from operad.evaluators import Evaluator
 from operad.flows.assemble import assemble
@@ -1520,7 +1520,7 @@ async def test_a_pickle_that_somebody_planted_is_not_read(planted, new, db, ledg
 @pytest.mark.parametrize("status", ["SUCCESS", "PENDING", "ERROR"])
 def test_a_pickle_that_somebody_planted_for_dbos_is_not_read(column, status, planted, tmp_path):
     path = tmp_path / "before.sqlite"
-    kept_before.restore(path)
+    stored_runs.restore_runs_of_workers(path)
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.create_function("unixepoch", 1, lambda _: time.time())
         for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
@@ -1532,9 +1532,9 @@ def test_a_pickle_that_somebody_planted_for_dbos_is_not_read(column, status, pla
         with closing(Ledger(path)) as ledger:
             assert "the stored value cannot be read" in str(outcomes(ledger, "unfinished")["fetch"].error)
         with pytest.raises(OperatorError, match=r"'fetch' .*the stored value cannot be read"):
-            kept_before.execute(path, "unfinished")
+            stored_runs.execute(path, "unfinished")
     else:
-        kept_before.execute(path, "unfinished")
+        stored_runs.execute(path, "unfinished")
 
 
 @pytest.mark.parametrize("column", ["call", "result", "graph"])

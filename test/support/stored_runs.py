@@ -1,17 +1,11 @@
 # ruff: noqa: S608 - the statements are our own
-"""Stored runs of an earlier version, in a small SQLite file: they must resume after every change of the tables.
+"""Runs that tests store and read: of one workflow, and of operators that workers executed.
 
-`test/unit/runtime/durable/data/kept_before.sql.gz` was made on 23 November 2026 by commit fc4d321, the last one without
-a version of the tables, and is not made again:
-
-    PYTHONPATH=test/support python -c "import kept_before; kept_before.make('kept.sqlite')"
-    python -c "import sqlite3; print(*sqlite3.connect('kept.sqlite').iterdump(), sep=chr(10))" | gzip -9n > …
-
-It holds the run ``finished``, which has finished, and ``unfinished``, whose process was killed at its operator ``check``
-when ``fetch`` and two of the three items of the map ``each`` had finished.
+`test/unit/runtime/durable/data/runs_of_workers.sql.gz` holds two runs whose operators are in the tables of dbos:
+``finished``, which has finished, and ``unfinished``, whose process was killed at its operator ``check`` when ``fetch`` and
+two of the three items of the map ``each`` had finished.
 """
 
-import multiprocessing
 import os
 import sqlite3
 import time
@@ -19,11 +13,14 @@ from contextlib import closing
 from gzip import decompress
 from pathlib import Path
 
+import sqlalchemy
+
 from operad.runtime import DurableWorkflow, Job, Map, WorkflowMessage
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.tables import VERSION, Tables
 from operad.runtime.testing import ScriptedReasoner
 
-FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
+FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/runs_of_workers.sql.gz"
 OF_RUNS = ("operad_runs", "operad_events", "operad_questions", "operad_steps")
 OF_STEPS = ("workflow_status", "workflow_input", "workflow_output")
 ITEMS = ["x", "y", "z"]
@@ -78,19 +75,16 @@ def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
         ledger.close()
 
 
-def make(path):
-    """Create the file, with a new process for each run."""
-    for run_id, dies_at in (("finished", None), ("unfinished", "z")):
-        process = multiprocessing.get_context("spawn").Process(target=execute, args=(path, run_id, None, dies_at))
-        process.start()
-        process.join()
-
-
-def restore(path):
-    """Write the stored file to this path."""
-    connection = sqlite3.connect(path)
-    connection.executescript(decompress(FILE.read_bytes()).decode())
-    connection.close()
+def restore_runs_of_workers(path):
+    """Write the file of the two runs to this path, with the tables that it lacks."""
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.executescript(decompress(FILE.read_bytes()).decode().replace("kept_before", "stored_runs"))
+        connection.execute("DROP TABLE operad_questions")
+    engine, tables = sqlalchemy.create_engine(f"sqlite:///{path}"), Tables(sqlalchemy)
+    with engine.begin() as connection:
+        tables.all.create_all(connection)
+        connection.execute(sqlalchemy.insert(tables.schema).values(version=VERSION))
+    engine.dispose()
 
 
 def fill(path: Path, count: int) -> None:
