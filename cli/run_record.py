@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from operad.cli.columns import local_time
 from operad.cli.durable import database_option, resume_command
 from operad.cli.progress import used
@@ -71,9 +69,7 @@ class DisplayedRun:
     @property
     def usage(self) -> Usage:
         """Usage and cost of the run."""
-        with suppress(ValidationError):
-            return Usage.model_validate_json(self.kept.usage)
-        return NO_USAGE
+        return self.kept.used
 
     @property
     def progress(self) -> str:

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, TypeVar, cast
 
+from pydantic import ValidationError
+
 from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import NO_USAGE, Usage
 
 T = TypeVar("T")
 
@@ -65,18 +69,23 @@ class StoredRun:
     failed: str = ""
     cancelling: bool = False
 
+    @property
+    def used(self) -> Usage:
+        """Usage and cost of the run."""
+        with suppress(ValidationError):  # another program wrote it
+            return Usage.model_validate_json(self.usage)
+        return NO_USAGE
+
 
 class EventPart(NamedTuple):
     """Recorded events of a run that were stored together.
 
     Attributes:
         number: Number of the part in the run, from 1.
-        drive: Number of times that the run had been started or resumed.
         events: The compressed events.
     """
 
     number: int
-    drive: int
     events: bytes
 
 

@@ -16,32 +16,24 @@ from operad.runtime.durable.tables import Tables
 from operad.runtime.events import Event
 
 
-class NewEvents(NamedTuple):
-    """Events that a run has recorded.
+class Progress(NamedTuple):
+    """What happened in a run, stored together.
 
     Attributes:
         run_id: The run.
+        events: Events of the run.
         part: Number of these events among those that were stored together, from 1.
-        drive: Number of times that the run was started or resumed.
-        events: The events.
+        step: Record of an operator.
+        values: New values of columns of the run.
+        is_whole: True if the events replace those stored before.
     """
 
     run_id: str
-    part: int
-    drive: int
-    events: Sequence[Event]
-
-
-class NewState(NamedTuple):
-    """New values of columns of a run.
-
-    Attributes:
-        run_id: The run.
-        values: The values by column.
-    """
-
-    run_id: str
-    values: Mapping[str, object]
+    events: Sequence[Event] = ()
+    part: int = 0
+    step: StepRow | None = None
+    values: Mapping[str, object] = {}
+    is_whole: bool = False
 
 
 class TakeOver(NamedTuple):
@@ -58,8 +50,8 @@ class TakeOver(NamedTuple):
     state: str
 
 
-Change = StoredRun | TakeOver | StepRow | NewEvents | NewState
-"""A new run, a change of a run's driver, the record of an operator, recorded events, or new values of columns."""
+Change = StoredRun | TakeOver | Progress
+"""A new run, a change of a run's driver, or the progress of a run."""
 
 
 class RunChanges:
@@ -91,17 +83,17 @@ class RunChanges:
         Raises:
             InputError: The database refuses a change, or cannot be reached. Nothing is written then.
         """
-        rows: list[Mapping[str, object]] = [_dumped(each) if isinstance(each, NewEvents) else {} for each in changes]
+        rows = [_dumped(each) if isinstance(each, Progress) and each.events else None for each in changes]
         return self._write(driver, changes, rows)
 
     @retried
     def _write(
-        self, driver: str, changes: Sequence[Change], event_rows: Sequence[Mapping[str, object]]
+        self, driver: str, changes: Sequence[Change], event_rows: Sequence[Mapping[str, object] | None]
     ) -> Sequence[bool]:
         with self.database.engine.begin() as connection:
             created = self.create(connection, [each for each in changes if isinstance(each, StoredRun)])
             taken = self._take(connection, driver, [each for each in changes if isinstance(each, TakeOver)])
-            run_ids = {each.run_id for each in changes if not isinstance(each, StoredRun | TakeOver)}
+            run_ids = {each.run_id for each in changes if isinstance(each, Progress)}
             held = set[str]()
             if run_ids:
                 held.update(connection.execute(self.held, {"driver": driver, "run_ids": list(run_ids)}).scalars())
@@ -109,6 +101,8 @@ class RunChanges:
             written = [rows.take(change, row) for change, row in zip(changes, event_rows, strict=True)]
             if rows.steps:
                 connection.execute(self._upsert, [_row_of(step) for step in rows.steps.values()])
+            for run_id in rows.rewritten:
+                connection.execute(self._forget_events, {"of_run": run_id})
             if rows.events:
                 connection.execute(self._append, rows.events)
             for names, states in rows.states_by_columns().items():
@@ -166,6 +160,12 @@ class RunChanges:
         return sa.delete(steps).where(of_runs, steps.c.outcome.is_(None))
 
     @cached_property
+    def _forget_events(self) -> Any:
+        """Statement that deletes the events of a run."""
+        table = self._tables.events
+        return self.database.sa.delete(table).where(table.c.run_id == self.database.sa.bindparam("of_run"))
+
+    @cached_property
     def held(self) -> Any:
         """Statement that returns, and locks, the runs among some that a process drives."""
         sa, runs = self.database.sa, self._tables.runs
@@ -221,10 +221,11 @@ class _Rows:
     def __init__(self, driver: str, created: set[str], taken: set[str], held: set[str]) -> None:
         self.steps: dict[tuple[str, str], StepRow] = {}
         self.events: list[Mapping[str, object]] = []
+        self.rewritten: list[str] = []
         self._states: dict[str, dict[str, object]] = defaultdict(dict)
         self._driver, self._created, self._taken, self._held = driver, created, taken, held
 
-    def take(self, change: Change, event_row: Mapping[str, object]) -> bool:
+    def take(self, change: Change, event_row: Mapping[str, object] | None) -> bool:
         """Add the rows of a change; return False if it must not be written."""
         if isinstance(change, StoredRun | TakeOver):
             begun = self._created if isinstance(change, StoredRun) else self._taken
@@ -233,14 +234,16 @@ class _Rows:
             return is_written
         if change.run_id not in self._held:
             return False
-        if isinstance(change, StepRow):
-            self.steps[change.run_id, change.key] = change
-        elif isinstance(change, NewEvents):
+        if change.step is not None:
+            self.steps[change.run_id, change.step.key] = change.step
+        if change.is_whole:
+            self.rewritten.append(change.run_id)
+        if event_row is not None:
             self.events.append(event_row)
-        else:
+        if change.values:
             self._states[change.run_id] |= change.values
-            if change.values.get("driver", self._driver) != self._driver:
-                self._held.discard(change.run_id)  # no later change of this process counts
+        if change.values.get("driver", self._driver) != self._driver:
+            self._held.discard(change.run_id)  # no later change of this process counts
         return True
 
     def states_by_columns(self) -> Mapping[tuple[str, ...], Sequence[Mapping[str, object]]]:
@@ -261,7 +264,7 @@ def _row_of(step: StepRow) -> Mapping[str, object]:
     return {name: getattr(step, name) for name in names} | {"outcome": storable(step.outcome)}
 
 
-def _dumped(new: NewEvents) -> Mapping[str, object]:
+def _dumped(progress: Progress) -> Mapping[str, object]:
     """Return the row of events."""
-    text = Codec().dump_events(new.events)
-    return {"run_id": new.run_id, "part": new.part, "drive": new.drive, "events": zlib.compress(text.encode())}
+    text = Codec().dump_events(progress.events)
+    return {"run_id": progress.run_id, "part": progress.part, "events": zlib.compress(text.encode())}

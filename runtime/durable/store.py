@@ -17,8 +17,7 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
-from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_changes import RunChanges
 from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import VERSION, Tables
@@ -55,7 +54,6 @@ class Store:
         database: The database.
         steps: Table of the operators that drivers executed.
         dbos: Tables of dbos, with the operators that workers executed.
-        events: Table of recorded events.
         changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
 
@@ -69,7 +67,6 @@ class Store:
         self._tables = Tables(self.database.sa)
         self.steps = StepTable(self.database, self._tables)
         self.dbos = DbosTables(self.database)
-        self.events = EventTable(self.database, self._tables)
         self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)
@@ -216,6 +213,19 @@ class Store:
         """Request the driver of a run to cancel it."""
         table = self._tables.runs
         self.database.change(self.database.sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
+
+    def event_parts(self, run_id: str, after: int = 0) -> Sequence[EventPart]:
+        """Return the recorded events of a run in order.
+
+        Args:
+            run_id: The run.
+            after: Number of a part; the parts after it are returned.
+        """
+        table = self._tables.events
+        query = self.database.sa.select(table.c.part, table.c.events)
+        query = query.where(table.c.run_id == run_id, table.c.part > after).order_by(table.c.part)
+        parts = [EventPart(*row) for row in self.database.rows(query)]
+        return [part for part in parts if isinstance(part.events, bytes)]  # pyright: ignore[reportUnnecessaryIsInstance]
 
     def forget(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their operators, questions and events."""

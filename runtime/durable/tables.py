@@ -53,7 +53,6 @@ class Tables:
             self.all,
             column("run_id", text, primary_key=True),
             column("part", number, primary_key=True),
-            column("drive", number),
             column("events", sa.LargeBinary),
         )
         self.executors = sa.Table(
