@@ -52,9 +52,8 @@ from operad.configs.runnable import make, source_of
 from operad.operators.secrets import known_secrets
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database_names import display_name
-from operad.runtime.durable.description import describe_workflow
+from operad.runtime.durable.description import describe_workflow, refuse_changed
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
 from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.store import Store

@@ -204,7 +204,7 @@ class Codec:
         if isinstance(value, FileDescriptor):
             digest = self._files.put(value) if self._files else ""
             return {"$file": [str(value.path), value.name, value.size, value.mime_type, digest]}
-        if (tag := _TAGS.get(type(value))) is not None:
+        if (tag := _TAGS.get(cast("type[object]", type(value)))) is not None:
             given = ((name, getattr(value, name), default) for name, default in _model_defaults(_MODELS[tag]).items())
             return {
                 tag: {

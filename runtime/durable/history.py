@@ -29,8 +29,7 @@ from operad.runtime import events
 from operad.runtime.durable.codec import MAX_TEXT, Codec
 from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.rows import DONE, EventPart, StepRow, StoredQuestion
-from operad.runtime.durable.run_changes import Progress
-from operad.runtime.durable.run_writer import RunWriter, committed
+from operad.runtime.durable.run_writer import Progress, RunWriter, committed
 from operad.runtime.durable.step_table import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at

@@ -1,4 +1,4 @@
-"""Ledger: a database of runs, which outlive the process that drives them."""
+"""Ledger: a database of runs, which outlive the process that drives them; and workflows whose runs are stored."""
 
 from __future__ import annotations
 
@@ -15,13 +15,12 @@ from typing import Any, NamedTuple
 from pydantic import JsonValue
 
 from operad.runtime.durable.database_names import display_name
-from operad.runtime.durable.description import describe_workflow, leaves
+from operad.runtime.durable.description import describe_workflow, leaves, refuse_changed, refuse_other_job
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
-from operad.runtime.durable.restart import refuse_changed, refuse_other_job
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -61,7 +60,7 @@ from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.workflow import Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, T, Workflow
 
 _logger = logging.getLogger(__name__)
 
@@ -458,3 +457,29 @@ class Ledger(Records):
         if was_driver and self.workers and has_ended:
             with suppress(self.store.database.errors):
                 await asyncio.shield(asyncio.ensure_future(in_thread(self.steps.cancel, replay.run_id)))
+
+
+class DurableWorkflow(BuiltinWorkflow[T]):
+    """Workflow whose runs are stored in a database, and survive a crash.
+
+        letters = DurableWorkflow("letters.db", name="letters")
+        letters.add_operator(facts)
+        print(letters)
+
+    A run resumes when it is executed with the same `run_id` again: operators that had finished do not run again. If the
+    run has finished, its message is returned.
+
+    Args:
+        url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in
+            the user's state folder.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result; see `Workflow`.
+        options: Options of any `Workflow`.
+
+    Raises:
+        InputError: The database's name is not valid.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+
+    def __init__(self, url: str | None = None, max_rounds: int | None = None, **options: Any) -> None:
+        super().__init__(max_rounds=max_rounds, **options)
+        self.keep_in(Ledger(url))

@@ -15,19 +15,20 @@ from pydantic import JsonValue
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.database_names import database_option, database_url, file_store
-from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.history import read_events, settled
-from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.restart import (
+from operad.runtime.durable.description import (
+    describe_workflow,
     failed_beside,
     is_again,
     is_under,
+    leaves,
     paths_again,
     place_of,
     refuse_changed,
     unreadable,
 )
+from operad.runtime.durable.history import read_events, settled
+from operad.runtime.durable.liveness import Watch
+from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -41,7 +42,7 @@ from operad.runtime.durable.rows import (
     StoredQuestion,
     StoredRun,
 )
-from operad.runtime.durable.run_changes import Progress
+from operad.runtime.durable.run_writer import Progress
 from operad.runtime.durable.step_records import StepRecords
 from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.step_timeline import StoredStep, kept_step

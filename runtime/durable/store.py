@@ -18,7 +18,7 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
-from operad.runtime.durable.run_changes import RunChanges
+from operad.runtime.durable.run_writer import RunChanges
 from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import VERSION, Tables
 from operad.runtime.values.errors import InputError

@@ -17,8 +17,7 @@ from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import MOST, GroupCommit
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.rows import DONE, RUNNING, StepRow, StoredRun
-from operad.runtime.durable.run_changes import Progress, TakeOver
-from operad.runtime.durable.run_writer import RunWriter
+from operad.runtime.durable.run_writer import Progress, RunWriter, TakeOver
 from operad.runtime.durable.store import Store
 from operad.runtime.events import RunLog
 
@@ -235,7 +234,7 @@ class Written:
 
     def __init__(self):
         self.rows = []
-        self.database = self.changes = self
+        self.database = self
 
     def now(self):
         return 1_000_000.0
