@@ -202,13 +202,6 @@ class Store:
                     connection.execute(self.database.sa.insert(copied), rows)
         return True
 
-    def update_run(self, run_id: str, holder: str, **values: object) -> bool:
-        """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""
-        table = self._tables.runs
-        change = self.database.sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
-        values = {name: storable(value) for name, value in values.items()}
-        return self.database.change(change.values(updated=self.database.clock, **values))
-
     def request_cancel(self, run_id: str) -> None:
         """Request the driver of a run to cancel it."""
         table = self._tables.runs

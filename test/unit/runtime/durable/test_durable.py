@@ -1023,7 +1023,7 @@ async def test_a_run_that_ends_while_another_process_waits_for_its_driver_stays_
     stage, other = Stage(), Executor("another", limit=3_600.0)
     message = await flow(Do(stage, "a"), into=new()).aexecute(JOB, NOBODY, run_id=run_id)
     ledger.store.beat(other)
-    ledger.store.update_run(run_id, "", state=RUNNING, driver=other.id)
+    ledger.store.changes.write("", [Progress(run_id, values={"state": RUNNING, "driver": other.id})])
     is_waiting, driver_of = threading.Event(), Records._driver_of
 
     def heard(records, kept):
@@ -1035,7 +1035,7 @@ async def test_a_run_that_ends_while_another_process_waits_for_its_driver_stays_
     monkeypatch.setattr(Records, "_driver_of", heard)
     waiting = asyncio.ensure_future(flow(Do(stage, "a"), into=new()).aexecute(JOB, NOBODY, run_id=run_id))
     await until(is_waiting.is_set)
-    ledger.store.update_run(run_id, other.id, state=FINISHED, driver="")
+    ledger.store.changes.write(other.id, [Progress(run_id, values={"state": FINISHED, "driver": ""})])
     ledger.store.leave(other.id)
     assert await asyncio.wait_for(waiting, RENDEZVOUS) == message
     kept = ledger.run(run_id)

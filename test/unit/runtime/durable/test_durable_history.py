@@ -366,3 +366,20 @@ def plain(told):
     return [
         json.loads(re.sub(r'"(seconds|job_id)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', json.dumps(event))) for event in told
     ]
+
+
+async def test_a_run_that_is_cancelled_while_nobody_drives_it_is_told_to_its_end(db, ledger, run_id):
+    _, code = gated("never")
+    workflow = flow(Code("a"), code("never"), into=DurableWorkflow(db))
+    task = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=run_id))
+    await until(lambda: "OperatorStarted never" in shown(told_of(ledger, run_id)))
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    interrupted = ledger.events(run_id)
+    assert shown(interrupted)[-1] == "OperatorStarted never"
+    ledger.cancel(run_id)
+    *before, end = ledger.events(run_id)
+    assert before == interrupted
+    assert (type(end), end.error, end.seq) == (events.RunFailed, events.CANCELLED, len(interrupted) + 1)
+    assert ledger.run(run_id).state == "cancelled"

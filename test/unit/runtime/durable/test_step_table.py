@@ -68,7 +68,7 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
 
 def test_runs_are_taken_over_together_as_they_were_read_and_without_unfinished_operators(store):
     store.changes.write("me", [step("mine", "a", "A"), step("mine", "b"), step("mine-too", "a")])
-    store.update_run("mine", "me", state="failed", error="late")
+    store.changes.write("me", [state("mine", state="failed", error="late")])
     changes = [
         TakeOver("other", "somebody", RUNNING),
         TakeOver("mine", "me", RUNNING),  # its state is another
