@@ -21,7 +21,7 @@ from operad.runtime.events import Event
 
 
 class Progress(NamedTuple):
-    """What happened in a run, stored together.
+    """Progress of a run since the last one: its events, and the records that are stored with them.
 
     Attributes:
         run_id: The run.

@@ -37,7 +37,7 @@ def key_at(path: Sequence[str], places: Sequence[tuple[int, int] | None]) -> str
 
     Args:
         path: Path of the operator.
-        places: Round and attempt of the operator at each step of the path; None for a step that is no operator.
+        places: Round and attempt of the operator at each step of the path; None for the other steps.
     """
     steps = [step.translate(_QUOTED) for step in path]
     for number, place in enumerate(places):
