@@ -161,7 +161,7 @@ class Recorder:
         return written
 
     def _stored(self, happened: Sequence[Event], written: Future[bool]) -> None:
-        if written.exception() is not None:
+        if written.cancelled() or written.exception() is not None:
             self._pending.extendleft(reversed(happened))
 
     @contextmanager
