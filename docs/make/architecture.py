@@ -13,7 +13,7 @@ from pathlib import Path
 import networkx as nx
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
+LAYERS = ("integrations", "cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
 """Layers from the top down; each imports only those below it."""
 
 
