@@ -37,7 +37,7 @@ IDLE = 10.0
 """Seconds after which the server aborts an idle transaction: that of a stopped process would block others."""
 
 OLDEST_SQLITE = (3, 35)
-"""Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
+"""Lowest version of SQLite with ``RETURNING``."""
 
 STATEMENTS = 16
 """Number of prepared statements that a connection to a file keeps.
@@ -160,7 +160,7 @@ class Database:
                 return
             if is_new:  # in an existing file, this statement would wait for writers
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # lets the file shrink
-            # The journal mode is stored in the file, so that dbos uses it, too. Writing takes a quarter of the time.
+            # The journal mode is stored in the file. Writing takes a quarter of the time.
             connection.execute("PRAGMA journal_mode=WAL")
 
         @sa.event.listens_for(engine, "begin")
@@ -191,7 +191,7 @@ class Database:
                 waited, is_held = time.monotonic() - began, self.is_sqlite and is_locked(error)
                 if not (is_held or (is_temporary(error) and waited <= patience)) or _exiting.is_set():
                     raise self.explained(error) from error
-                self._log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
+                self.log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
             _exiting.wait(_PAUSE)
 
     def rows(self, query: Any) -> Sequence[Any]:
@@ -215,21 +215,7 @@ class Database:
 
         return self.with_retries(write)
 
-    def set_up(self, work: Callable[[], T]) -> T:
-        """Call a function that sets up dbos, which writes, as soon as no other process writes; return its result.
-
-        Raises:
-            InputError: The database cannot be reached or used.
-        """
-
-        def in_turn() -> T:
-            with self.engine.begin():  # waits for writers here, because dbos could not be interrupted with Ctrl-C
-                pass
-            return work()
-
-        return self.with_retries(in_turn, patience=0.0)
-
-    def _log_wait(self, what: str) -> None:
+    def log_wait(self, what: str) -> None:
         """Log a warning about a wait, unless one was logged recently."""
         with self._lock:
             now = time.monotonic()
@@ -427,7 +413,7 @@ def explanation(error: Exception, name: str, *, is_sqlite: bool) -> str:
     errors = sqlalchemy().exc
     if isinstance(error, (errors.IntegrityError, errors.DataError)):  # the value is refused every time
         return (
-            f"{name}: the database refused a row: {first_line(error)}; this is a bug in operad or dbos, and "
+            f"{name}: the database refused a row: {first_line(error)}; this is a bug in operad, and "
             f"running the command again does not help: please report it, with {_versions(is_sqlite)}; earlier runs "
             "are not lost"
         )
@@ -450,7 +436,7 @@ def explanation(error: Exception, name: str, *, is_sqlite: bool) -> str:
 
 def _versions(is_sqlite: bool) -> str:
     """Return the versions of the software involved, for a bug report."""
-    packages = [f"{package} {metadata.version(package)}" for package in ("operad", "dbos", "sqlalchemy")]
+    packages = [f"{package} {metadata.version(package)}" for package in ("operad", "sqlalchemy")]
     sqlite = [f"SQLite {sqlite3.sqlite_version}"] if is_sqlite else []
     return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.database_names import display_name
+from operad.runtime.durable.database_names import display_name, with_workers
 from operad.runtime.durable.description import describe_workflow, leaves, refuse_changed, refuse_other_job
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.outcome import Outcome
@@ -102,7 +102,7 @@ class Ledger(Records):
         retention: Rule that deletes finished runs when another run of the workflow finishes; None to delete none.
 
     Raises:
-        InputError: The database's name is not valid.
+        InputError: The database's name is not valid, or it is an SQLite file and there are workers.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
@@ -117,6 +117,8 @@ class Ledger(Records):
         retention: Retention | None = None,
     ) -> None:
         super().__init__(url, files=files)
+        if workers is not None:
+            with_workers(self.url)
         self.source = source
         self.workers = workers
         self._limit = limit
@@ -456,7 +458,7 @@ class Ledger(Records):
         was_driver = await committed(recorder.write(values=values, has_ended=has_ended))
         if was_driver and self.workers and has_ended:
             with suppress(self.store.database.errors):
-                await asyncio.shield(asyncio.ensure_future(in_thread(self.steps.cancel, replay.run_id)))
+                await asyncio.shield(asyncio.ensure_future(in_thread(self.store.work.cancel, replay.run_id)))
 
 
 class DurableWorkflow(BuiltinWorkflow[T]):

@@ -112,9 +112,9 @@ class Records:
 
     def close(self) -> None:
         """Close the database."""
-        for name in ("steps", "store"):
-            if (opened := vars(self).pop(name, None)) is not None:
-                opened.close()
+        vars(self).pop("steps", None)
+        if (store := vars(self).pop("store", None)) is not None:
+            store.close()
 
     def runs(self, limit: int | None = None, after: str = "") -> Sequence[StoredRun]:
         """Return runs, the newest first, without the long fields (sources, inputs and results) that `run` returns.
@@ -290,7 +290,6 @@ class Records:
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
             self.steps.forget(run_id, [key for key in failed if failed_beside(key, kept.failed)])
-        self.store.forget_deaths(run_id)
         self._settle(kept, "", self._kept_steps(run_id), state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> str:
@@ -382,7 +381,7 @@ class Records:
         part = self.store.event_parts(run_id)[-1].number + 1 if happened else 1
         values = {"state": CANCELLED, "driver": "", "cancelling": False}
         self.store.changes.write(kept.driver, [Progress(run_id, [end], part, values=values)])
-        self.steps.cancel(run_id)
+        self.store.work.cancel(run_id)
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs with all their records, a few at a time, so that other processes can write meanwhile.
@@ -407,7 +406,7 @@ class Records:
             for kept in existing:
                 self._refuse_driven(kept)
         for batch in batched(unique_ids, _RUNS_AT_ONCE):
-            self.steps.forget_runs(batch)
+            self.store.forget(batch)
             yield from batch
             time.sleep(BREATH)
 

@@ -14,7 +14,7 @@ AT_ONCE = 500
 
 
 class StepTable:
-    """Table of the operators that drivers executed; operators that workers executed are in the tables of dbos.
+    """Table of the operators that drivers executed; those that workers execute are in `WorkTable`.
 
     Args:
         database: The database.

@@ -1,4 +1,4 @@
-"""Operad's tables of runs, beside those of dbos: runs, operators, processes, questions, take-overs, model calls.
+"""Tables of runs: runs, operators, work of workers, processes, questions, model calls.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
 be called from any thread. While the database cannot be reached, methods retry.
@@ -9,18 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.dbos_tables import DbosTables
 from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_writer import RunChanges
 from operad.runtime.durable.step_table import StepTable
 from operad.runtime.durable.tables import VERSION, Tables
+from operad.runtime.durable.work_table import WorkTable
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -53,7 +52,7 @@ class Store:
     Attributes:
         database: The database.
         steps: Table of the operators that drivers executed.
-        dbos: Tables of dbos, with the operators that workers executed.
+        work: Table of the operators that workers execute.
         changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
 
@@ -66,7 +65,7 @@ class Store:
         self._reading = reading
         self._tables = Tables(self.database.sa)
         self.steps = StepTable(self.database, self._tables)
-        self.dbos = DbosTables(self.database)
+        self.work = WorkTable(self.database, self._tables)
         self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)
@@ -223,14 +222,14 @@ class Store:
     def forget(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their operators, questions and events."""
         tables = self._tables
-        all_tables = (tables.steps, tables.questions, tables.takeovers, tables.events, tables.runs)
+        all_tables = (tables.steps, tables.work, tables.questions, tables.events, tables.runs)
         self.database.change(*(self.database.sa.delete(each).where(each.c.run_id.in_(run_ids)) for each in all_tables))
 
     @retried
     def digests(self, pattern: str) -> set[str]:
         """Return all texts that match a pattern in the stored inputs, outcomes and results of all runs."""
         sa, runs, found = self.database.sa, self._tables.runs, set[str]()
-        columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome, *self.dbos.outputs()]
+        columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome, self._tables.work.c.outcome]
         with self.database.reader.connect() as connection:
             for column in columns:
                 query = sa.select(column).where(column.like("%sha256:%")).execution_options(yield_per=50)
@@ -281,10 +280,13 @@ class Store:
         ]
 
     def leave(self, executor_id: str) -> None:
-        """Remove a process, which then drives no runs, and delete model calls that no longer count against limits."""
+        """Remove a process, which then drives no runs, workers that died long ago, and model calls that count no more."""
         sa, executors, runs, calls = self.database.sa, self._tables.executors, self._tables.runs, self._tables.calls
         self.database.change(
             sa.delete(executors).where(executors.c.id == executor_id),
+            sa.delete(executors).where(
+                executors.c.kind == "worker", executors.c.beat < self.database.clock - 10 * executors.c.max_silence
+            ),
             sa.update(runs).where(runs.c.driver == executor_id).values(driver=""),
             sa.delete(calls).where(calls.c.until <= self.database.clock),
         )
@@ -331,36 +333,6 @@ class Store:
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
         return self.database.change(change.values(answer=answer, answered=self.database.clock))
-
-    # Take-overs
-
-    @retried
-    def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
-        """Record that a process died while executing an operator; return the ids of all processes that did."""
-        sa, table = self.database.sa, self._tables.takeovers
-        values = {"run_id": run_id, "step": step_id, "executor": executor_id, "at": self.database.clock}
-        with suppress(sa.exc.IntegrityError), self.database.engine.begin() as connection:
-            connection.execute(sa.insert(table).values(**values))
-        return self.takeovers(step_id)
-
-    def forget_deaths(self, run_id: str) -> None:
-        """Delete the deaths recorded for operators of a run."""
-        table = self._tables.takeovers
-        self.database.change(self.database.sa.delete(table).where(table.c.run_id == run_id))
-
-    def takeovers_of(self, run_id: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the processes that died while executing operators of a run, by step id."""
-        table, by_step = self._tables.takeovers, defaultdict[str, list[str]](list)
-        query = self.database.sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id)
-        for step_id, executor in self.database.rows(query.order_by(table.c.at)):
-            by_step[step_id].append(executor)
-        return by_step
-
-    def takeovers(self, step_id: str) -> Sequence[str]:
-        """Return the processes that died while executing an operator."""
-        table = self._tables.takeovers
-        query = self.database.sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
-        return [row[0] for row in self.database.rows(query)]
 
 
 def _texts(text: object) -> tuple[str, ...]:

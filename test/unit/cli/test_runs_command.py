@@ -15,7 +15,7 @@ import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.cli import main as cli
 from operad.cli.durable import new_run_id
@@ -603,7 +603,7 @@ def test_a_database_that_cannot_be_written_is_one_message(operad, tmp_path):
 
 
 def test_without_the_extra_it_is_said_what_to_install(operad, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dbos", None)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for command in (["runs", "list"], ["run", "three.yaml", "--job", "Greet Ada.", "--durable"]):
         status, _, err = operad(*command)
         assert (status, "pip install 'operad[durable]'" in err) == (2, True)

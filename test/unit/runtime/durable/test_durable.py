@@ -17,7 +17,6 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
-import stored_runs
 
 from operad.evaluators import Evaluator
 from operad.flows.assemble import assemble
@@ -1528,27 +1527,6 @@ async def test_a_pickle_that_somebody_planted_is_not_read(planted, new, db, ledg
     assert "the stored value cannot be read" in str(outcomes(ledger, run_id)["b"].error)
     with pytest.raises(OperatorError, match=r"'b' .*the stored value cannot be read"):
         await executed(chain, new, run_id)
-
-
-@pytest.mark.parametrize("column", ["output", "inputs", "error"])
-@pytest.mark.parametrize("status", ["SUCCESS", "PENDING", "ERROR"])
-def test_a_pickle_that_somebody_planted_for_dbos_is_not_read(column, status, planted, tmp_path):
-    path = tmp_path / "before.sqlite"
-    stored_runs.restore_runs_of_workers(path)
-    with closing(sqlite3.connect(path)) as connection, connection:
-        connection.create_function("unixepoch", 1, lambda _: time.time())
-        for table in ("workflow_status", f"workflow_{column.replace('inputs', 'input').replace('error', 'output')}"):
-            change = f"UPDATE {table} SET {column} = ? WHERE workflow_uuid = 'unfinished:fetch'"  # noqa: S608
-            assert connection.execute(change, (planted,)).rowcount == 1
-        change = "UPDATE workflow_status SET serialization = 'py_pickle', status = ? WHERE workflow_uuid = 'unfinished:fetch'"
-        connection.execute(change, (status,))
-    if status == "SUCCESS":
-        with closing(Ledger(path)) as ledger:
-            assert "the stored value cannot be read" in str(outcomes(ledger, "unfinished")["fetch"].error)
-        with pytest.raises(OperatorError, match=r"'fetch' .*the stored value cannot be read"):
-            stored_runs.execute(path, "unfinished")
-    else:
-        stored_runs.execute(path, "unfinished")
 
 
 @pytest.mark.parametrize("column", ["call", "result", "graph"])

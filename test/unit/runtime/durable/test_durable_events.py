@@ -108,7 +108,6 @@ def workflow_of(graph: Graph, dice: Random):
     return workflow
 
 
-@pytest.mark.filterwarnings("ignore:Do not use the `random` module")  # threads of dbos do, while examples are drawn
 @examples(8, 300)
 @given(graphs(5), orders)
 def test_events_that_are_read_back_are_those_that_were_heard(ledger, graph: Graph, order: Random):

@@ -253,7 +253,7 @@ class Content(Op):
 @pytest.fixture
 def kept(tmp_path):
     """Runs a workflow whose runs are kept, again and again; what ran each time."""
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     from operad.runtime.durable import Ledger
 
     ledger = Ledger(tmp_path / "runs.sqlite")

@@ -22,7 +22,7 @@ OURS = [
     "operad_questions",
     "operad_runs",
     "operad_steps",
-    "operad_takeovers",
+    "operad_work",
 ]
 
 

@@ -306,12 +306,12 @@ from operad import Job, Workflow, operator
 def greet(job: Job) -> str:
     return f"Hello {job.goal}"
 
-print(Workflow(greet, durable=sys.argv[1], name="greet").run("Ada", run_id="run").text, "dbos" in sys.modules)
+print(Workflow(greet, durable=sys.argv[1], name="greet").run("Ada", run_id="run").text, "pgqueuer" in sys.modules)
 """
 
 
 @pytest.mark.slow
-def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
+def test_a_run_without_workers_needs_neither_pgqueuer_nor_its_tables(tmp_path):
     path = tmp_path / "runs.sqlite"
     done = subprocess.run([sys.executable, "-c", ALONE, path], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello Ada False\n"

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.runtime import Job, PausedError, RunContext, Workflow, events
 from operad.runtime import operator as as_operator
