@@ -123,7 +123,7 @@ COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no
 lock: # needs uv; applies the overrides in pyproject.toml; writes versions and hashes only
 	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
 	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
-	$(COMPILE) --python-version 3.10 --extra documents --extra durable --extra embedded --extra evaluate --extra media --extra web \
+	$(COMPILE) --python-version 3.10 --extra documents --extra embedded --extra evaluate --extra media --extra postgres --extra web \
 	  --extra serve --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 	printf '%s\n' "openai-agents>=0.24" "pydantic-ai-slim[anthropic,google,mistral,openai]>=2.68,<3" "anthropic>=1,<3" "google-genai<3" "mistralai<4" \

@@ -135,7 +135,7 @@ class Kept:
         Raises:
             InputError: The run has finished with another job.
         """
-        from operad.runtime.durable.restart import refuse_other_job
+        from operad.runtime.durable.description import refuse_other_job
         from operad.runtime.durable.rows import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)

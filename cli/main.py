@@ -43,6 +43,10 @@ COMMANDS = {
             "worker:workers",
             "List the processes that drive runs or execute operators, with their current step.",
         ),
+        "postgres": (
+            "postgres:postgres",
+            "Run a PostgreSQL server for this machine, for durable runs with workers, and print its URL.",
+        ),
     },
     "Make": {
         "init": (

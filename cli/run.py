@@ -169,7 +169,7 @@ def run(
         run_id = new_run_id(runnable.agent.workflow.name) if run_id is None else run_id
         if restart_from is not None:
             if not missing:  # before the copy is made, which another job could not continue
-                from operad.runtime.durable.restart import refuse_other_job
+                from operad.runtime.durable.description import refuse_other_job
 
                 refuse_other_job(run_id, ledger.job(run_id), described)
             run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, answers)

@@ -9,8 +9,6 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
-from pydantic import ValidationError
-
 from operad.cli.columns import local_time
 from operad.cli.durable import database_option, resume_command
 from operad.cli.progress import used
@@ -19,7 +17,7 @@ from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun
-from operad.runtime.durable.step_timeline import StoredStep
+from operad.runtime.durable.steps import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
@@ -71,9 +69,7 @@ class DisplayedRun:
     @property
     def usage(self) -> Usage:
         """Usage and cost of the run."""
-        with suppress(ValidationError):
-            return Usage.model_validate_json(self.kept.usage)
-        return NO_USAGE
+        return self.kept.used
 
     @property
     def progress(self) -> str:

@@ -50,11 +50,10 @@ from operad.configs.runnable import make, source_of
 from operad.operators.secrets import known_secrets
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database_names import display_name
-from operad.runtime.durable.description import describe_workflow
+from operad.runtime.durable.description import describe_workflow, refuse_changed
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.restart import refuse_changed
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
-from operad.runtime.durable.step_table import batched
+from operad.runtime.durable.steps import batched
 from operad.runtime.durable.store import Store
 from operad.runtime.evaluation.recording import case_of
 from operad.runtime.models.addresses import without_key
@@ -269,12 +268,7 @@ def delete_runs(
     if not chosen:
         print(f"nothing deleted: no run that is {state} is {_criteria_text(older_than, keep)}")
         return
-    if not ledger.give_back_space():
-        print(
-            f"{printable(display_name(ledger.url))}: keeps its size, and has room for as many new runs; deleting a run while no "
-            "other process uses the file makes it smaller",
-            file=sys.stderr,
-        )
+    ledger.give_back_space()
     for place in {_file_store_of(StoredRun("", source=source)) for source in sources}:
         if freed := open_ledger(db, files=place).collect_files():
             print(f"files that no run refers to any more: {freed:,} bytes less")

@@ -9,7 +9,7 @@ if TYPE_CHECKING:
     from operad.runtime.agents.job_graph import JobGraph
     from operad.runtime.agents.leader import Leader
     from operad.runtime.durable.file_store import FileStore
-    from operad.runtime.durable.workflow import DurableWorkflow
+    from operad.runtime.durable.ledger import DurableWorkflow
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
@@ -199,7 +199,7 @@ _HOMES = {
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",
         "workflow.transcript": "transcript",
-        "durable.workflow": "DurableWorkflow",
+        "durable.ledger": "DurableWorkflow",
         "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()
     for name in names.split()

@@ -4,15 +4,14 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.ledger import Ledger
+    from operad.runtime.durable.ledger import DurableWorkflow, Ledger
     from operad.runtime.durable.shared_agents import Served
     from operad.runtime.durable.worker import Worker
-    from operad.runtime.durable.workflow import DurableWorkflow
 
 __all__ = ["DurableWorkflow", "Ledger", "Served", "Worker"]
 
 _HOMES = {
-    "DurableWorkflow": "operad.runtime.durable.workflow",
+    "DurableWorkflow": "operad.runtime.durable.ledger",
     "Ledger": "operad.runtime.durable.ledger",
     "Served": "operad.runtime.durable.shared_agents",
     "Worker": "operad.runtime.durable.worker",

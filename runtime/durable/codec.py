@@ -22,7 +22,6 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from operad.runtime import events
-from operad.runtime.durable.outcome import Outcome
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.values import errors
@@ -65,6 +64,26 @@ _EVENTS = events.Event.__module__.rpartition(".")[0]
 
 _Path = tuple[str, ...]
 """Path to a part of a value, as steps such as ``.outputs`` and ``[2]``."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Outcome of an operator's work: a message or an error.
+
+    Attributes:
+        message: The operator's message; None if it failed.
+        error: The error that the operator raised, if any.
+        usage: Tokens, calls and cost of the work.
+        events: Events written during the work.
+        traced: True if OpenTelemetry spans were written for the work.
+        exchange: Conversation with the model that led to the message; None if it is not kept.
+    """
+
+    message: WorkflowMessage | None = None
+    error: BaseException | None = None
+    usage: Usage = Usage()
+    events: tuple[events.Event, ...] = ()
+    traced: bool = False
+    exchange: Exchange | None = None
 
 
 class Files(Protocol):
@@ -204,10 +223,14 @@ class Codec:
         if isinstance(value, FileDescriptor):
             digest = self._files.put(value) if self._files else ""
             return {"$file": [str(value.path), value.name, value.size, value.mime_type, digest]}
-        if type(value) in _TAGS:
-            fields = {name: getattr(value, name) for name in _MODELS[_TAGS[type(value)]].model_fields}
+        if (tag := _TAGS.get(cast("type[object]", type(value)))) is not None:
+            given = ((name, getattr(value, name), default) for name, default in _model_defaults(_MODELS[tag]).items())
             return {
-                _TAGS[type(value)]: {name: self._plain(each, (*where, f".{name}")) for name, each in fields.items()}
+                tag: {
+                    name: self._plain(each, (*where, f".{name}"))
+                    for name, each, default in given
+                    if type(each) is not type(default) or each != default
+                }
             }
         if (write := _WRITERS.get(cast("type[object]", type(value)))) is not None:
             return write(value)
@@ -337,6 +360,17 @@ class Codec:
 def _defaults(kind: type[events.Event]) -> tuple[Any, ...]:
     """Return the default of each field of an event type; `msgspec.NODEFAULT` for required fields."""
     return tuple(field.default for field in msgspec.structs.fields(kind))
+
+
+@lru_cache
+def _model_defaults(model: type[BaseModel]) -> Mapping[str, Any]:
+    """Return the default of each field of a model, which is not written; a new object for fields without one."""
+    return {
+        name: each.get_default(call_default_factory=True, validated_data={})
+        if not each.is_required() and each.default_factory in (None, dict, list)
+        else object()
+        for name, each in model.model_fields.items()
+    }
 
 
 _STAMPED = frozenset(events.Event.__struct_fields__)

@@ -1,4 +1,4 @@
-"""The database of runs: connections, its clock, and retries while it cannot be reached."""
+"""The database of runs: connections, its clock, retries while it cannot be reached, and explanations of errors."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ import os
 import platform
 import select
 import sqlite3
+import sys
 import threading
 import time
 import weakref
 from collections.abc import Callable, Generator, Sequence
 from contextlib import closing, contextmanager, suppress
 from functools import wraps
-from importlib import import_module
+from importlib import import_module, metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import quote
 
-from operad.runtime.durable.database_errors import explanation, first_line, is_locked, is_temporary
 from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
 from operad.runtime.durable.fork_guard import guard_forks
 from operad.runtime.durable.process_ids import who_writes
@@ -37,7 +37,7 @@ IDLE = 10.0
 """Seconds after which the server aborts an idle transaction: that of a stopped process would block others."""
 
 OLDEST_SQLITE = (3, 35)
-"""Lowest version of SQLite with ``RETURNING``, which dbos uses to take work."""
+"""Lowest version of SQLite with ``RETURNING``."""
 
 STATEMENTS = 16
 """Number of prepared statements that a connection to a file keeps.
@@ -160,7 +160,7 @@ class Database:
                 return
             if is_new:  # in an existing file, this statement would wait for writers
                 connection.execute("PRAGMA auto_vacuum=INCREMENTAL")  # lets the file shrink
-            # The journal mode is stored in the file, so that dbos uses it, too. Writing takes a quarter of the time.
+            # The journal mode is stored in the file. Writing takes a quarter of the time.
             connection.execute("PRAGMA journal_mode=WAL")
 
         @sa.event.listens_for(engine, "begin")
@@ -191,7 +191,7 @@ class Database:
                 waited, is_held = time.monotonic() - began, self.is_sqlite and is_locked(error)
                 if not (is_held or (is_temporary(error) and waited <= patience)) or _exiting.is_set():
                     raise self.explained(error) from error
-                self._log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
+                self.log_wait(f"waiting for the database: {first_line(error)}{self._hint() if is_held else ''}")
             _exiting.wait(_PAUSE)
 
     def rows(self, query: Any) -> Sequence[Any]:
@@ -215,21 +215,7 @@ class Database:
 
         return self.with_retries(write)
 
-    def set_up(self, work: Callable[[], T]) -> T:
-        """Call a function that sets up dbos, which writes, as soon as no other process writes; return its result.
-
-        Raises:
-            InputError: The database cannot be reached or used.
-        """
-
-        def in_turn() -> T:
-            with self.engine.begin():  # waits for writers here, because dbos could not be interrupted with Ctrl-C
-                pass
-            return work()
-
-        return self.with_retries(in_turn, patience=0.0)
-
-    def _log_wait(self, what: str) -> None:
+    def log_wait(self, what: str) -> None:
         """Log a warning about a wait, unless one was logged recently."""
         with self._lock:
             now = time.monotonic()
@@ -252,35 +238,24 @@ class Database:
         """Return an `InputError` that explains an error of the database."""
         return InputError(explanation(error, self.name, is_sqlite=self.is_sqlite))
 
-    def give_back_space(self, *, whole: bool = False) -> bool:
-        """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself.
+    def give_back_space(self) -> None:
+        """Shrink an SQLite file to its content, in small steps. A server shrinks its tables by itself."""
+        if self.is_sqlite:
+            self.with_retries(self._shrink)
 
-        Args:
-            whole: True to rewrite a file that an earlier version of Operad created, so that it can shrink in steps. All
-                other processes wait meanwhile.
-
-        Returns:
-            False if the file cannot shrink in steps, because an earlier version created it.
-        """
-        return not self.is_sqlite or self.with_retries(lambda: self._shrink(whole))
-
-    def _shrink(self, whole: bool) -> bool:
+    def _shrink(self) -> None:
         with closing(self.engine.raw_connection()) as pooled:
             connection = pooled.driver_connection
 
-            def ask(statement: str) -> Any:
-                return (connection.execute(statement).fetchone() or (None,))[0]
+            def free_pages() -> int:
+                return connection.execute("PRAGMA freelist_count").fetchone()[0]
 
-            if not ask("PRAGMA auto_vacuum"):
-                if not whole:
-                    return False
-                ask("PRAGMA auto_vacuum=INCREMENTAL")
-                ask("VACUUM")
-            while ask("PRAGMA freelist_count"):
+            free, before = free_pages(), sys.maxsize
+            while 0 < free < before:  # a file that another program created may not be able to shrink
                 connection.executescript(f"PRAGMA incremental_vacuum({_PAGES})")  # `execute` would stop after one page
                 time.sleep(BREATH)
-            ask("PRAGMA wal_checkpoint(TRUNCATE)")
-        return True
+                free, before = free_pages(), free
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     @contextmanager
     def connection_of_its_own(self) -> Generator[Any, None, None]:
@@ -410,3 +385,111 @@ def _create_file(path: Path) -> None:
         raise InputError(
             f"{path}: cannot be created: {error.strerror or error}; name another file with --db"
         ) from error
+
+
+# Errors: which are temporary, and explanations with what to do
+
+
+_ENDED_IDLE = "25P03"
+_MISSING = ("42P01", "42703")
+"""PostgreSQL's codes for a missing table and a missing column."""
+
+_REMEDIES = {
+    "file is not a database": "the file was not changed: name another one",
+    "malformed": "the file is damaged, and running the command again does not help: restore it from a copy, or save what "
+    "is readable with `sqlite3 FILE .recover`",
+    "readonly": "this user may not write the file or its folder: change their permissions, run the command as their "
+    "owner, or name another database with --db; operad runs list and show need no such permission",
+    "unable to open database": "this user may not open the file, or may not write into its folder: change their "
+    "permissions, run the command as their owner, or copy the file with its -wal file to another folder",
+    "permission denied for": "the role of the URL lacks rights on the tables of runs: grant them, or use their owner",
+    "read-only transaction": "the server or the role only permits reading: use a URL of the primary server",
+}
+"""Remedies for errors that running the same command again does not mend, by a part of the message."""
+
+
+def explanation(error: Exception, name: str, *, is_sqlite: bool) -> str:
+    """Return the message for an error of a database: what happened, and what to do."""
+    errors = sqlalchemy().exc
+    if isinstance(error, (errors.IntegrityError, errors.DataError)):  # the value is refused every time
+        return (
+            f"{name}: the database refused a row: {first_line(error)}; this is a bug in operad, and "
+            f"running the command again does not help: please report it, with {_versions(is_sqlite)}; earlier runs "
+            "are not lost"
+        )
+    if is_missing(error):
+        return (
+            f"{name}: a table or column is missing: {first_line(error)}; the file was deleted, or changed by a program "
+            "other than operad: restore it from a copy, or name another database with --db"
+        )
+    text = f"{name}: cannot be used for runs: {first_line(error)}"
+    for sign, remedy in _REMEDIES.items():
+        if sign in text:
+            return f"{text}; {remedy}"
+    if not is_sqlite and is_unreachable(error):
+        return f"{text}; check that the server runs, and that the address is right"
+    return (
+        f"{text}; kept runs are not lost: check that the database exists and has space left, and run the same command "
+        "again"
+    )
+
+
+def _versions(is_sqlite: bool) -> str:
+    """Return the versions of the software involved, for a bug report."""
+    packages = [f"{package} {metadata.version(package)}" for package in ("operad", "sqlalchemy")]
+    sqlite = [f"SQLite {sqlite3.sqlite_version}"] if is_sqlite else []
+    return ", ".join([f"Python {platform.python_version()}", *sqlite, *packages])
+
+
+def is_temporary(error: Exception) -> bool:
+    """Return True for a temporary error: the connection broke, or the server is starting."""
+    if getattr(getattr(error, "orig", None), "sqlstate", None) == _ENDED_IDLE:
+        return True
+    if is_missing(error):
+        return False
+    text = str(error).lower()
+    lost = getattr(error, "connection_invalidated", False) or type(error).__name__ in (
+        "OperationalError",
+        "TimeoutError",
+    )
+    return lost and not any(
+        sign in text
+        for sign in (
+            "disk is full",
+            "no space",
+            "unable to open database",
+            "readonly",
+            "password authentication",
+            "does not exist",
+            "not a database",
+            "malformed",
+            "could not decode",
+        )
+    )
+
+
+def is_unreachable(error: Exception) -> bool:
+    """Return True if no server answered; False if one refused the connection with a reason."""
+    text = str(error).lower()
+    return (
+        any(sign in text for sign in ("connection failed", "resolve host", "timeout expired")) and "fatal" not in text
+    )
+
+
+def is_missing(error: Exception) -> bool:
+    """Return True for the error of a missing table or column, which is permanent."""
+    orig = getattr(error, "orig", None)
+    text = first_line(error).lower()
+    return getattr(orig, "sqlstate", None) in _MISSING or any(
+        sign in text for sign in ("no such table", "no such column", "has no column named")
+    )
+
+
+def is_locked(error: Exception) -> bool:
+    """Return True if another process has been writing into the file for longer than the busy timeout."""
+    return "database is locked" in str(getattr(error, "orig", None) or error)
+
+
+def first_line(error: Exception) -> str:
+    """Return the first line of a database error, without the statement and its values."""
+    return next(iter(str(getattr(error, "orig", None) or error).strip().splitlines()), type(error).__name__)

@@ -7,7 +7,6 @@ import os
 import re
 import shlex
 from importlib import import_module
-from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -60,6 +59,20 @@ def database_url(given: str | Path | None) -> URL:
     if kind == SQLITE and url.database in (None, "", ":memory:"):
         raise InputError(_IN_MEMORY)
     return url.set(drivername=kind)
+
+
+def with_workers(url: URL) -> URL:
+    """Return the URL of a database that serves workers.
+
+    Raises:
+        InputError: The database is an SQLite file.
+    """
+    if url.get_backend_name() == SQLITE:
+        raise InputError(
+            f"workers need PostgreSQL, and {display_name(url)} is an SQLite file; to start a local server, and to see its "
+            "URL for --db: operad postgres"
+        )
+    return url
 
 
 def _path_of(text: str) -> Path:
@@ -121,8 +134,6 @@ def sqlalchemy() -> Any:
         MissingExtraError: The extra ``durable`` is not installed.
     """
     try:
-        if find_spec("dbos") is None:  # checked without importing dbos, which takes a second
-            raise ImportError
         return import_module("sqlalchemy")
-    except (ImportError, ValueError) as error:
+    except ImportError as error:
         raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error

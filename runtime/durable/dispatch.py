@@ -5,33 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple
 
 from operad.runtime.durable.group_commit import GroupCommit
+from operad.runtime.durable.notifications import Listener, channel_of
 from operad.runtime.durable.outcome_waiter import Waiting
-from operad.runtime.durable.rows import EndedWork
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.threads import in_thread
-from operad.runtime.durable.wakeups import wakeups
-
-if TYPE_CHECKING:
-    from dbos import DBOSClient
-
-
-class Request(NamedTuple):
-    """Request for an operator's work.
-
-    Attributes:
-        queue: Queue of the workers that can execute the operator.
-        step_id: Id of the work among all runs.
-        text: Input of the work.
-        version: Version of the code that workers must have.
-    """
-
-    queue: str
-    step_id: str
-    text: str
-    version: str
+from operad.runtime.durable.work_table import Request
 
 
 class Dispatch:
@@ -41,42 +20,44 @@ class Dispatch:
 
     Args:
         store: The tables of runs.
-        executor_id: Id of this process, with which workers wake it.
+        executor_id: Id of this process.
+
+    Attributes:
+        channel: Channel on which this process is notified of outcomes.
+
+    Raises:
+        InputError: The database cannot be reached or used.
     """
 
     def __init__(self, store: Store, executor_id: str) -> None:
-        dbos_process = import_module("operad.runtime.durable.dbos_process")  # imported here: dbos takes a second
+        delivery = import_module("operad.runtime.durable.delivery")  # imported here: it takes half a second
+        delivery.set_up(store.database)
+        self.channel = channel_of(executor_id)
         self._store = store
-        self._enqueue = dbos_process.enqueue
-        self._client: DBOSClient = store.database.with_retries(partial(dbos_process.client, store.database.url), 0.0)
-        self._waiting = Waiting(store.dbos.ended_work, partial(wakeups, store.database, [executor_id]))
-        self._requests = GroupCommit[Request, None](self._write, "operad-requests")
+        self._enqueue = delivery.enqueue
+        self._waiting = Waiting(store.work.ended, partial(Listener, store.database, self.channel))
+        self._requests = GroupCommit[Request, str](self._write, "operad-requests")
 
     def stop(self) -> None:
-        """Stop waiting, and close the connections."""
+        """Stop waiting."""
         self._requests.close()
         self._waiting.stop()
-        self._client.destroy()
 
-    async def outcome_of(self, request: Request) -> EndedWork:
-        """Have workers do an operator's work, and return it when it has ended.
+    async def outcome_of(self, request: Request) -> str | None:
+        """Have workers do an operator's work, and return its outcome when it has ended; None if it was cancelled.
 
         Raises:
             InputError: The request cannot be written.
         """
-        with self._waiting.expecting(request.step_id) as outcome:
-            await self._requests.put(request)
+        with self._waiting.expecting(request.id) as outcome:
+            known = await self._requests.put(request)
+            if known == request.id:
+                return await outcome
+        with self._waiting.expecting(known, perhaps_ended=True) as outcome:  # it was requested before
             return await outcome
 
-    async def forget(self, step_id: str) -> None:
-        """Delete the outcome of an operator, so that it can be requested again."""
-        await in_thread(self._store.database.with_retries, partial(self._client.delete_workflows, [step_id]))
-
-    def _write(self, requests: Sequence[Request]) -> Sequence[None]:
-        """Write requests into their queues, and wake the workers of these queues."""
-        with self._waiting.wakeups.sending({request.queue for request in requests}) as before_commit:
-            self._store.database.with_retries(partial(self._enqueue, self._client, requests, before_commit))
-        return [None] * len(requests)
+    def _write(self, requests: Sequence[Request]) -> Sequence[str]:
+        return self._store.work.request(requests, self._enqueue)
 
     @property
     def waiting_seconds(self) -> float:

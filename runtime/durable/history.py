@@ -1,344 +1,350 @@
-"""Events of a run, derived from its kept outcomes for runs whose events were not recorded.
+"""History of a run: its events, recorded while it is driven, and read from the database.
 
-The sources are the start, the end and the outcome of each operator, questions and answers, and the workflow. Rounds,
-and operators that contain other operators, have no records; their events are derived from the same sources. Events of
-an operator's work, such as `ModelAnswered`, have the time of its end, because their own times are unknown. An operator
-that contains others ends when a later event implies its end.
+An event is stored once, in the transaction of what it belongs to: the events of an operator's work with the operator's
+outcome; those of a running operator with the record that it runs; the last ones with the end of the run. A history is
+read from these events alone.
+
+When another process continues a run, it executes the same rounds again: kept outcomes are replayed, with the same events.
+The events that are recorded already are not recorded again. Those of work without an outcome are dropped first (see
+`settled`), because that work starts anew.
 """
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from contextlib import suppress
-from typing import Any, cast
+import asyncio
+import logging
+import re
+import zlib
+from collections import Counter, defaultdict, deque
+from collections.abc import Awaitable, Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Future
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Any
 
-from msgspec.structs import replace
-from pydantic import ValidationError
+from msgspec.structs import replace as changed
 
 from operad.runtime import events
-from operad.runtime.durable.history_levels import Container, Level
-from operad.runtime.durable.outcome import Outcome
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, StoredQuestion, StoredRun
-from operad.runtime.durable.step_timeline import StoredStep, moments
-from operad.runtime.events import Event
-from operad.runtime.events.journal import bare
-from operad.runtime.values.errors import describe
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.workflow.rounds import finished
-from operad.runtime.workflow.verdict import fault_in, join_verdicts, joined_tails, verdict_of
+from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
+from operad.runtime.durable.rows import DONE, EventPart, StepRow, StoredQuestion
+from operad.runtime.durable.run_writer import Progress, RunWriter, committed
+from operad.runtime.durable.steps import taken_over
+from operad.runtime.events import Event, RunLog
+from operad.runtime.events.journal import bare, key_at
+from operad.runtime.events.repeat import repeated
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.map_item import without_index
+
+_logger = logging.getLogger(__name__)
+
+_SHORT = 0.02
+"""Seconds after which a running operator is recorded; one that ends earlier is recorded once, with its outcome."""
+
+_UNRECORDED = events.TokenStreamed | events.ThinkingStreamed | events.ModelAsked
+"""Streamed text and conversations with models, which are long."""
+
+_STOPS = events.OperatorCancelled | events.OperatorFailed | events.RunFailed
+"""Events of an interruption; when the run continues, its operators start anew."""
+
+_ENDS = events.OperatorFinished | events.OperatorFailed | events.OperatorCancelled
+_QUESTIONS = events.Interrupted | events.Resumed
+_LEVELS = (
+    events.OperatorStarted
+    | events.OperatorRetried
+    | events.OperatorKept
+    | events.OperatorSkipped
+    | events.WorkflowEntered
+    | events.RoundStarted
+    | events.RoundFinished
+    | events.Progress
+    | _QUESTIONS
+)
+"""Events of an operator that contains others, except for those of its own work, such as a leader's."""
+
+_Path = tuple[str, ...]
 
 
-def history(
-    kept: StoredRun,
-    job: Job,
-    result: tuple[WorkflowMessage, int] | None,
-    steps: Sequence[StoredStep],
-    questions: Sequence[StoredQuestion],
-) -> list[Event]:
-    """Return the events of a run in the order of time, derived from its stored records.
+class Recorder:
+    """Recorder of what happens in a run while this process drives it.
 
     Args:
-        kept: The run.
-        job: Job of the run.
-        result: The run's message and number of rounds; None if the run has not finished or its message cannot be read.
-        steps: Records of the run's operators.
-        questions: Questions that the run has asked.
+        log: Event log of the run.
+        writer: Writer of the records.
+        part: Number of the last part of the stored events; 0 if there is none.
+        earlier: The stored events, if the run is resumed; None for a new run.
     """
-    derived = _Derivation(kept, job)
-    top = derived.top
-    derived.append(
-        events.RunStarted(
-            workflow=kept.workflow, goal=job.goal, operators=top.before, judges=tuple(top.judges), ports=top.ports
-        )
-    )
-    for at, record, is_beginning in moments(steps, questions):
-        derived.at = max(derived.at, at)
-        if isinstance(record, StoredQuestion):
-            derived.asked(record) if is_beginning else derived.answered(record)
-        elif is_beginning:
-            derived.begun(record)
-        else:
-            derived.ended(record, record.outcome or Outcome())
-    if kept.state in (FINISHED, FAILED, CANCELLED):
-        derived.at = max(derived.at, kept.updated)
-        derived.over(result)
-    return derived.events
+
+    def __init__(self, log: RunLog, writer: RunWriter, part: int = 0, earlier: Sequence[Event] | None = None) -> None:
+        self.run_id = log.run_id
+        self._writer = writer
+        self._part = part
+        self._pending = deque[Event]()
+        self._is_resumed = earlier is not None
+        self._known = Counter[Any]()
+        self._starts: dict[_Path, float] = {}
+        self._seq, self._time = 0, 0.0
+        for event in earlier or ():
+            self._seq, self._time = event.seq, max(self._time, event.time)
+            self._known[_identity(event)] += 1
+            if isinstance(event, events.OperatorStarted | events.RunStarted):
+                self._starts[event.path] = event.time
+            elif isinstance(event, _ENDS):
+                self._starts.pop(event.path, None)
+            elif isinstance(event, events.Resumed):  # an answered question is not asked again
+                self._known[_identity(event)] -= 1
+                self._known[_identity(event, events.Interrupted)] -= 1
+        self._replayed: dict[_Path, StepRow] = {}
+        log.listen(self._hear)
+
+    def _hear(self, event: Event) -> None:
+        if isinstance(event, _UNRECORDED) or (isinstance(event, events.MessageKept) and event.path in self._replayed):
+            return
+        if self._is_resumed:
+            if self._known[_identity(event)] > 0:  # it is recorded already
+                self._known[_identity(event)] -= 1
+                if isinstance(event, _ENDS):
+                    self._replayed.pop(event.path, None)
+                return
+            event = self._continued(event)
+        self._pending.append(event)
+
+    def _continued(self, event: Event) -> Event:
+        """Return an event of a later drive as part of the whole history, with the times of what is replayed."""
+        row, stamps = self._replayed.get(event.path), dict[str, Any]()
+        at = event.time
+        if row is not None and (repeated() or isinstance(event, _ENDS)):
+            at = row.ended
+            if isinstance(event, _ENDS):
+                del self._replayed[event.path]
+                stamps["seconds"] = max(0.0, row.ended - row.began)
+        elif isinstance(event, _ENDS | events.RunFinished | events.RunFailed) and event.path in self._starts:
+            stamps["seconds"] = at - self._starts.pop(event.path)
+        self._seq, self._time = self._seq + 1, max(self._time, at)
+        return changed(event, seq=self._seq, time=self._time, **stamps)
+
+    @contextmanager
+    def replaying(self, row: StepRow, path: _Path, *, is_part: bool) -> Generator[None, None, None]:
+        """Record the events written within a context, and the end of the operator, with the times of its stored outcome.
+
+        Args:
+            row: Record of the work.
+            path: Path of the operator.
+            is_part: True for a part of the operator's work, after which the operator goes on.
+        """
+        self._replayed[path] = row
+        try:
+            yield
+        finally:
+            if is_part:
+                self._replayed.pop(path, None)
+
+    def write(
+        self, step: StepRow | None = None, values: Mapping[str, object] = {}, *, has_ended: bool = True
+    ) -> Future[bool]:
+        """Start to store the events recorded since the last call, in one transaction with a step, or values of the run.
+
+        Events that cannot be stored are tried again next time.
+
+        Args:
+            step: Record of an operator.
+            values: New values of columns of the run.
+            has_ended: False if the run is only interrupted, so that what it stops is not the end of it.
+        """
+        happened = tuple(self._pending.popleft() for _ in range(len(self._pending)))
+        if not has_ended:
+            happened = tuple(event for event in happened if not isinstance(event, _STOPS))
+        self._part += bool(happened)
+        written = self._writer.put_soon(Progress(self.run_id, happened, self._part, step, values))
+        written.add_done_callback(partial(self._stored, happened))
+        return written
+
+    def _stored(self, happened: Sequence[Event], written: Future[bool]) -> None:
+        if written.cancelled() or written.exception() is not None:
+            self._pending.extendleft(reversed(happened))
+
+    @contextmanager
+    def recorded(self, key: str) -> Generator[Callable[[str], Awaitable[None]], None, None]:
+        """Record within a context that an operator is running, until its outcome is stored.
+
+        Args:
+            key: Key of the operator's work in the run.
+
+        Returns:
+            Function that stores the outcome, to be called in the context. It raises `InputError` if another process
+            drives the run.
+        """
+        row = StepRow(self.run_id, key, began=self._writer.now())
+        noting = asyncio.get_running_loop().call_later(_SHORT, self.write, row)
+        is_kept = False
+
+        async def keep(outcome: str) -> None:
+            nonlocal is_kept
+            is_kept = True
+            noting.cancel()
+            ended = max(row.began, self._writer.now())
+            if not await committed(self.write(replace(row, outcome=outcome, ended=ended, status=DONE))):
+                raise taken_over(self.run_id)
+
+        try:
+            yield keep
+        finally:
+            noting.cancel()
+            if not is_kept:  # the operator was stopped, perhaps before it was recorded as running
+                self._writer.put_soon(Progress(self.run_id, step=row))
 
 
-class _Derivation:
-    """Derivation of the events of a run: the events so far, and the state of the run at this point.
+def _identity(event: Event, kind: type[Event] | None = None) -> Any:
+    """Return what an event, or one of another kind in its place, and its repetition have in common."""
+    question = event.interrupt_id if isinstance(event, _QUESTIONS) else None
+    return kind or type(event), event.path, event.round, event.attempt, question
+
+
+def read_events(run_id: str, parts: Sequence[EventPart]) -> list[Event]:
+    """Return the events that were stored in parts, in order.
+
+    Events of unknown types, of another version or defined by a user, and parts that cannot be read are left out.
+    """
+    found, unknown = list[Event](), 0
+    for part in parts:
+        try:
+            read = Codec().load_events(_decompressed(part.events))
+        except (InputError, zlib.error, UnicodeDecodeError) as error:
+            _logger.warning(
+                "%s: a part of the recorded events is left out, because it cannot be read: %s", run_id, error
+            )
+            continue
+        known = [event for event in read if event is not None]
+        unknown += len(read) - len(known)
+        found += known
+    if unknown:
+        _logger.warning("%s: recorded events of unknown types are skipped: %d", run_id, unknown)
+    return sorted(found, key=lambda event: event.seq)
+
+
+def _decompressed(part: bytes) -> str:
+    unpacking = zlib.decompressobj()
+    text = unpacking.decompress(part, MAX_TEXT).decode()
+    if not unpacking.eof:
+        raise InputError("the recorded events are too long")
+    return text
+
+
+@dataclass
+class _Span:
+    """Execution of an operator in a round, from its start to its end, as its events tell it.
 
     Attributes:
-        events: The events.
-        at: Time of the next event; it never decreases.
-        top: Execution of the outermost workflow.
+        path: Path of the operator.
+        key: Key of its work.
+        events: Indices of its events and of those of operators inside it.
+        end: Index of the event of its end; None if it is running.
+        is_final: True if the operator finished, or a verdict on its round followed, so that it does not start anew.
+        asks: True if it, or an operator inside it, has asked a question.
     """
 
-    def __init__(self, kept: StoredRun, job: Job) -> None:
-        self.events: list[Event] = []
-        self.at = kept.created
-        self.top = Level((), json.loads(kept.graph))
-        self._kept = kept
-        self._job = job
+    path: _Path
+    key: str
+    events: list[int] = field(default_factory=list[int])
+    end: int | None = None
+    is_final: bool = False
+    asks: bool = False
 
-    def append(
-        self, event: Event, path: tuple[str, ...] = (), operator: str = "", round: int = 0, attempt: int = 0
-    ) -> None:
-        """Append an event with the current time."""
-        stamps = {"path": path, "operator_id": operator, "round": round, "attempt": attempt, "time": self.at}
-        self.events.append(replace(event, run_id=self._kept.run_id, seq=len(self.events) + 1, **stamps))
 
-    # Operators with stored records
+def settled(
+    happened: Sequence[Event], kept: Mapping[str, StepRow], questions: Sequence[StoredQuestion] = ()
+) -> list[Event]:
+    """Return the events of an interrupted run that hold when it continues.
 
-    def begun(self, step: StoredStep) -> None:
-        """Start an operator, and the operators around it that have not started."""
-        innermost = self._levels_of(step.key)[-1]
-        if "//" not in step.key:
-            self._begin(*innermost)
+    Events of work whose outcome is not kept are dropped: the operators start anew. Operators that contain kept work, or
+    that have asked, continue where they were. The end of a run that failed is dropped, and what it stopped.
 
-    def ended(self, step: StoredStep, outcome: Outcome) -> None:
-        """End an operator, or one of its parts."""
-        levels, is_part = self._levels_of(step.key), "//" in step.key
-        level, name, number = levels[-1]
-        path, attempt = (*level.path, name), 1
-        for event in outcome.events:
-            self.append(event, path, name, number, attempt)
-            if isinstance(event, events.EvidenceCut):
-                level.cut += event.operators
-            attempt += isinstance(event, events.OperatorRetried)
-        for outer, operator, _ in levels if is_part else levels[:-1]:
-            outer.around[outer.operator(operator)].usage += outcome.usage
-        if is_part:
-            return
-        if outcome.message is None:
-            error = outcome.error or ValueError("no record of this operator is kept")
-            self._fail(level, name, error, attempt, usage=outcome.usage, seconds=step.seconds)
-        else:
-            self._finish(level, name, outcome.message, attempt, seconds=step.seconds)
+    Args:
+        happened: The recorded events.
+        kept: Records of the operators that have an outcome, by key.
+        questions: Questions of the run; answers that no driver has seen are added.
+    """
+    dropped = {index for index, event in enumerate(happened) if isinstance(event, events.RunFailed)}
+    for span in _spans(happened):
+        if span.key not in kept and not span.is_final:
+            dropped.update(_undone(span, happened, kept))
+        elif span.end is not None and isinstance(happened[span.end], events.OperatorCancelled) and span.key in kept:
+            dropped.add(span.end)  # its outcome had just been stored
+    held = [event for index, event in enumerate(happened) if index not in dropped]
+    return [changed(event, seq=seq) for seq, event in enumerate([*held, *_answers(held, questions)], 1)]
 
-    def _levels_of(self, key: str) -> list[tuple[Level, str, int]]:
-        """Return workflow, operator and round of each level of a key, the outermost first; start levels if needed."""
-        operator, _, part = key.partition("//")
-        steps, (names, rounds) = operator.split("/"), bare(operator)
-        levels = [(self.top, names[0], rounds[0])]
-        self._go_to_round(self.top, rounds[0])
-        for depth, (name, number) in enumerate(zip(names[1:], rounds[1:], strict=True), 1):
-            level = self._enter_workflow(*levels[-1], "/".join(steps[:depth]), name)
-            self._go_to_round(level, number)
-            levels.append((level, name, number))
-        if part:
-            self._begin_container(*levels[-1])
-        return levels
 
-    def _begin_container(self, level: Level, name: str, round: int) -> Container:
-        """Return an operator that contains others; start it if it has not started."""
-        if (name := level.operator(name)) not in level.around:
-            self._begin(level, name, round)
-            level.around[name] = Container()
-        return level.around[name]
-
-    def _enter_workflow(self, level: Level, name: str, round: int, key: str, first: str) -> Level:
-        """Return the execution of a workflow inside an operator; start it if it has not started.
-
-        Args:
-            level: The workflow that contains the operator.
-            name: The operator, with the index of a map's item.
-            round: Round of the operator.
-            key: Key of the execution.
-            first: An operator of the nested workflow.
-        """
-        container = self._begin_container(level, name, round)
-        if key not in container.inside:
-            operator = level.operator(name)
-            attempt = int(key.rpartition("~")[2]) if "~" in key.rpartition("/")[2] else 1
-            if attempt > container.attempt:
-                error = container.error() or ValueError("no record of this operator is kept")
-                retried = events.OperatorRetried(error=describe(error), delay=0.0)
-                self.append(retried, (*level.path, operator), operator, round, container.attempt)
-                container.attempt = attempt
-            inside = container.inside[key] = Level(
-                (*level.path, name), level.operators.get(operator, {}).get("inside", {})
+def _spans(happened: Sequence[Event]) -> list[_Span]:
+    """Return the executions of operators, in the order of their starts."""
+    spans, running = list[_Span](), dict[_Path, _Span]()
+    ended = defaultdict[_Path, list[_Span]](list)
+    places: dict[_Path, tuple[int, int]] = {}
+    for index, event in enumerate(happened):
+        path = event.path
+        if isinstance(event, events.OperatorStarted):
+            places[path] = event.round, 1
+            span = running[path] = _Span(
+                path, key_at(path, [_lookup(places, path[:n]) for n in range(1, len(path) + 1)])
             )
-            if inside.operator(first) not in (*inside.operators, *inside.judges):
-                inside.about = {}  # a leader created the workflow
-            if (earlier := level.inside.get(name)) is not None:
-                inside.goes_on_from(earlier, level.rounds, name)
-            level.inside[name] = inside
-            entered = events.WorkflowEntered(
-                workflow=operator, operators=inside.before, judges=tuple(inside.judges), ports=inside.ports
-            )
-            self.append(entered, inside.path, operator, round, attempt)
-        return container.inside[key]
-
-    # Events of operators without stored records
-
-    def _begin(self, level: Level, name: str, round: int) -> None:
-        before = [*level.around] if name in level.judges else level.before.get(name, ())
-        for operator in before:
-            self._end_container(level, operator)
-        level.begun.add(name)
-        level.start_times[name] = self.at
-        self.append(events.OperatorStarted(), (*level.path, name), name, round, 1)
-
-    def _finish(self, level: Level, name: str, message: WorkflowMessage, attempt: int = 1, *, seconds: float) -> None:
-        level.start_times.pop(name, None)
-        finished = events.OperatorFinished(seconds=seconds, message=message)
-        self.append(finished, (*level.path, name), name, level.rounds.number, attempt)
-        if name not in level.judges:
-            level.messages[name] = message
-            return
-        level.verdicts[name] = message
-        if level.verdicts.keys() == level.judges.keys():
-            self._finish_round(level, join_verdicts([level.verdicts[judge] for judge in level.judges]))
-
-    def _fail(
-        self, level: Level, name: str, error: BaseException, attempt: int = 1, *, usage: Usage, seconds: float
-    ) -> None:
-        level.start_times.pop(name, None)
-        level.messages.pop(name, None)
-        level.failed[name] = error
-        failed = events.OperatorFailed(seconds=seconds, usage=usage, error=describe(error))
-        self.append(failed, (*level.path, name), name, level.rounds.number, attempt)
-
-    def _end_container(self, level: Level, name: str, *, failed: bool = False) -> None:
-        """End an operator that contains others, if it is unfinished, because a later event implies its end.
-
-        Args:
-            level: The workflow.
-            name: The operator.
-            failed: True if the operator failed with an error raised inside it.
-        """
-        container = level.around.pop(name, None)
-        if container is None:
-            return
-        seconds = self.at - level.start_times.get(name, self.at)
-        for inside in container.inside.values():
-            self._end_round(inside)
-        if failed and (error := container.error()) is not None:
-            self._fail(level, name, error, container.attempt, usage=container.usage, seconds=seconds)
-            return
-        for inside in level.runs(name):
-            if inside not in container.inside.values():
-                self.append(events.OperatorKept(), inside.path, name, level.rounds.number, container.attempt)
-        messages = [message for inside in level.runs(name) if (message := inside.message(self._job)) is not None]
-        message = joined_tails(messages, self._job) if messages else WorkflowMessage()
-        message = message.stamped(name, self._job.id, container.usage)
-        self._finish(level, name, message, container.attempt, seconds=seconds)
-
-    # Rounds
-
-    def _go_to_round(self, level: Level, round: int) -> None:
-        """Start a round of a workflow, after ending the round before it."""
-        if round <= level.rounds.number:
-            return
-        if level.rounds.number:
-            self._end_round(level, failed=True)
-        again = level.again() or tuple(level.operators)
-        level.rounds = replace(level.rounds, number=round)
-        level.to_run, level.is_judged = again, False
-        level.begun.clear()
-        level.failed.clear()
-        level.verdicts.clear()
-        level.cut.clear()
-        self.append(events.RoundStarted(operators=again), level.path, round=round)
-
-    def _end_round(self, level: Level, *, failed: bool = False) -> None:
-        """End the current round: by its verdict, by an error, or because all its operators have finished."""
-        for name in list(level.around):
-            self._end_container(level, name, failed=failed)
-        if level.is_judged:
-            return
-        if level.failed and failed:
-            known = [*level.operators, *level.judges]
-            faults = [verdict_of(error, name, self._job, known) for name, error in level.failed.items()]
-            self._finish_round(
-                level, join_verdicts(faults), by_error=any(fault_in(error) is None for error in level.failed.values())
-            )
-        elif not (level.failed or level.judges) and (tails := level.tails()):
-            self._finish_round(level, joined_tails(tails, self._job))
-        elif not level.failed and (verdicts := [*level.verdicts.values()] or [level.verdict]) and verdicts[0]:
-            # A verdict of an evaluator in code, after which no model was asked; or the last one, as nothing changed.
-            self._finish_round(level, join_verdicts([verdict for verdict in verdicts if verdict]))
-
-    def _finish_round(self, level: Level, verdict: WorkflowMessage, *, by_error: bool = False) -> None:
-        """End the current round with a verdict; operators that have not started were skipped."""
-        level.is_judged = True
-        level.verdict = verdict
-        before = {name: parents for name, parents in level.before.items() if name in level.messages}
-        known = [*level.operators, *level.judges]
-        level.rounds = level.rounds.judged(verdict, known, before, has_result=not level.failed, cut=level.cut)
-        for name in level.to_run if not level.failed else ():
-            if name not in level.begun:
-                kept = name in level.messages
-                unstarted = events.OperatorKept() if kept else events.OperatorSkipped(reason="no edge to it was taken")
-                self.append(unstarted, (*level.path, name), name, level.rounds.number, int(kept))
-        judged = finished(verdict, level.rounds, by_error=by_error, has_result=not level.failed)
-        self.append(judged, level.path, round=level.rounds.number)
-
-    # Questions
-
-    def asked(self, question: StoredQuestion) -> None:
-        """Record that a question was asked."""
-        asked = events.Interrupted(interrupt_id=question.id, question=question.text, schema=_schema(question))
-        self._append_question_event(question, asked)
-
-    def answered(self, question: StoredQuestion) -> None:
-        """Record that a question was answered."""
-        seconds = max(0.0, question.answered - question.asked)
-        self._append_question_event(question, events.Resumed(interrupt_id=question.id, seconds=seconds))
-
-    def _append_question_event(self, question: StoredQuestion, event: Event) -> None:
-        names, rounds = bare(question.step.partition("//")[0])
-        self.append(event, tuple(names), names[-1], rounds[-1], 1)
-
-    # The end
-
-    def over(self, result: tuple[WorkflowMessage, int] | None) -> None:
-        """End the run."""
-        kept = self._kept
-        seconds = max(0.0, self.at - kept.created)
-        if kept.state == FINISHED and result is not None:
-            self._end_round(self.top)
-            self._cancel(self.top)
-            message, rounds = result
-            finished = events.RunFinished(message=message, seconds=seconds, rounds=rounds)
-            self.append(finished, round=self.top.rounds.best_round or rounds)
-            return
-        self._cancel(self.top, bare(kept.failed)[0] if kept.failed else ())
-        error = kept.error or (events.CANCELLED if kept.state == CANCELLED else "its result cannot be read")
-        self.append(events.RunFailed(error=error, seconds=seconds, usage=_usage(kept)))
-
-    def _cancel(self, level: Level, failed: Sequence[str] = ()) -> None:
-        """Cancel unfinished operators; operators that contain the failed operator fail instead.
-
-        Args:
-            level: The workflow.
-            failed: Path of the failed operator, relative to the workflow; empty for none.
-        """
-        for name, began in list(level.start_times.items()):
-            container = level.around.pop(name, Container())
-            is_failed = bool(failed) and level.operator(failed[0]) == name
-            for inside in container.inside.values():
-                self._cancel(inside, failed[1:] if is_failed and inside.path[-1] == failed[0] else ())
-            seconds, error = self.at - began, container.error() if is_failed else None
-            if error is not None:
-                self._fail(level, name, error, container.attempt, usage=container.usage, seconds=seconds)
-                continue
-            cancelled = events.OperatorCancelled(seconds=seconds, usage=container.usage)
-            self.append(cancelled, (*level.path, name), name, level.rounds.number, container.attempt)
-        level.start_times.clear()
+            spans.append(span)
+        elif isinstance(event, events.OperatorRetried):
+            places[path] = event.round, event.attempt + 1
+        elif isinstance(event, events.RoundFinished):
+            for span in ended.pop(path, ()):
+                span.is_final = True
+        for depth in range(1, len(path) + 1):
+            if (around := _lookup(running, path[:depth])) is not None:
+                around.events.append(index)
+                around.asks |= isinstance(event, _QUESTIONS)
+        if isinstance(event, _ENDS) and (span := running.pop(path, None)) is not None:
+            span.end, span.is_final = index, isinstance(event, events.OperatorFinished)
+            ended[path[:-1]].append(span)
+    return spans
 
 
-def _schema(question: StoredQuestion) -> Mapping[str, Any] | None:
-    """Return the JSON Schema of a question's answer; None if there is none or it cannot be read."""
-    with suppress(ValueError, RecursionError):  # another program wrote it
-        schema = json.loads(question.schema) if question.schema else None
-        return cast("Mapping[str, Any]", schema) if isinstance(schema, dict) else None
-    return None
+def _lookup(by_path: Mapping[_Path, Any], path: _Path) -> Any:
+    """Return the value of an operator; for the item of a map, that of the map."""
+    return by_path.get(path) or by_path.get((*path[:-1], without_index(path[-1])))
 
 
-def _usage(kept: StoredRun) -> Usage:
-    with suppress(ValidationError):
-        return Usage.model_validate_json(kept.usage)
-    return NO_USAGE
+def _undone(span: _Span, happened: Sequence[Event], kept: Mapping[str, StepRow]) -> Iterator[int]:
+    """Yield the indices of the events of an operator that starts anew, or continues inside."""
+    around, _, step = span.key.rpartition("/")
+    name, at, number = step.partition("@")
+    start, end = re.escape(f"{around}/{name}".removeprefix("/")), re.escape(at + number)
+    is_inside = re.compile(rf"{start}(\[\d+\])?{end}(~\d+)?/")  # also in an item of a map, and in another attempt
+    inside = [key for key in kept if is_inside.match(key)]
+    if not (inside or span.asks):
+        yield from span.events
+        return
+    if span.end is not None:
+        yield span.end
+    own = [index for index in span.events if happened[index].path == span.path and index != span.end]
+    work = [index for index in own if not isinstance(happened[index], _LEVELS)]
+    parts = [key for key in inside if "//" in key and bare(key.partition("//")[0])[0] == list(span.path)]
+    yield from work[sum(len(_outcome(kept[key]).events) for key in parts) :]
+
+
+def _outcome(row: StepRow) -> Outcome:
+    """Return a stored outcome; one that cannot be read is returned as an error."""
+    try:
+        return Codec().load(row.outcome or "", Outcome)
+    except InputError as error:
+        return Outcome(error=error)
+
+
+def _answers(happened: Sequence[Event], questions: Sequence[StoredQuestion]) -> Iterator[Event]:
+    """Yield an event for each answer to an open question."""
+    unanswered: dict[tuple[_Path, str], events.Interrupted] = {}
+    for event in happened:
+        if isinstance(event, events.Interrupted):
+            unanswered[event.path, event.interrupt_id] = event
+        elif isinstance(event, events.Resumed):
+            unanswered.pop((event.path, event.interrupt_id), None)
+    for question in questions:
+        path = tuple(bare(question.step.partition("//")[0])[0])
+        asked = unanswered.get((path, question.id)) if question.answer is not None else None
+        if asked is not None:
+            stamps = {name: getattr(asked, name) for name in ("run_id", "path", "operator_id", "round", "attempt")}
+            time = max(question.answered, happened[-1].time)
+            yield events.Resumed(interrupt_id=question.id, seconds=time - asked.time, time=time, **stamps)

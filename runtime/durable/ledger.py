@@ -1,4 +1,4 @@
-"""Ledger: a database of runs, which outlive the process that drives them."""
+"""Ledger: a database of runs, which outlive the process that drives them; and workflows whose runs are stored."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import asyncio
 import hashlib
 import json
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
@@ -14,14 +14,13 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.database_names import display_name
-from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.outcome import Outcome
-from operad.runtime.durable.recording import Recording
+from operad.runtime.durable.codec import Outcome
+from operad.runtime.durable.database_names import display_name, with_workers
+from operad.runtime.durable.description import describe_workflow, leaves, refuse_changed, refuse_other_job
+from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
-from operad.runtime.durable.restart import refuse_changed, refuse_other_job
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -32,16 +31,24 @@ from operad.runtime.durable.rows import (
     UNDER_WAY,
     Executor,
     Retention,
+    StepRow,
     StoredRun,
     check_id,
 )
 from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
-from operad.runtime.durable.run_writer import RunWriter
+from operad.runtime.durable.run_writer import committed
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.step_table import taken_over
+from operad.runtime.durable.steps import taken_over
 from operad.runtime.durable.threads import in_thread
-from operad.runtime.events import OperatorCancelled, OperatorFailed, OperatorFinished, OperatorSkipped, RunFinished
+from operad.runtime.events import (
+    Event,
+    OperatorCancelled,
+    OperatorFailed,
+    OperatorFinished,
+    OperatorSkipped,
+    RunFinished,
+)
 from operad.runtime.events.journal import bare
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.call import OperatorCall
@@ -53,18 +60,27 @@ from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.workflow import Workflow
+from operad.runtime.workflow.workflow import BuiltinWorkflow, T, Workflow
 
 _logger = logging.getLogger(__name__)
 
 
 class _BegunRun(NamedTuple):
-    """Stored run that this process drives, or that has finished: its input, outcomes and number of parts of events."""
+    """Stored run that this process drives, or that has finished.
+
+    Attributes:
+        run: Its record.
+        call: Its input.
+        steps: Records of its operators that have an outcome, by key.
+        earlier: Its events; None for a new run.
+        part: Number of the last part of its events.
+    """
 
     run: StoredRun
     call: OperatorCall
-    outcomes: Mapping[str, str]
-    parts: int = 0
+    steps: Mapping[str, StepRow]
+    earlier: Sequence[Event] | None = None
+    part: int = 0
 
 
 class Ledger(Records):
@@ -86,7 +102,7 @@ class Ledger(Records):
         retention: Rule that deletes finished runs when another run of the workflow finishes; None to delete none.
 
     Raises:
-        InputError: The database's name is not valid.
+        InputError: The database's name is not valid, or it is an SQLite file and there are workers.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
@@ -101,6 +117,8 @@ class Ledger(Records):
         retention: Retention | None = None,
     ) -> None:
         super().__init__(url, files=files)
+        if workers is not None:
+            with_workers(self.url)
         self.source = source
         self.workers = workers
         self._limit = limit
@@ -147,7 +165,7 @@ class Ledger(Records):
             return await self._execute_kept(run, kept, driver, driven_run)
         except BaseException:
             if not driven_run.ending:  # the end is not recorded: any process may resume the run
-                await driver.writer.update(run_id, driver="")
+                await driver.writer.release(run_id)
             raise
         finally:
             driver.unregister(run_id)
@@ -162,13 +180,13 @@ class Ledger(Records):
         remote = None
         if self.workers is not None and dispatch is not None:
             remote = RemoteExecutor(dispatch, self.workers, self.codec, self.store, driver.executor)
-        replay = Replay(run_id, self.store, self.codec, kept.outcomes, driver.writer, remote)
+        recorder = Recorder(run.log, driver.writer, kept.part, kept.earlier)
+        replay = Replay(run_id, self.store, self.codec, kept.steps, recorder, remote)
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.run.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
-        recording = Recording(run.log, run_id, kept.run.drives, kept.parts)
-        progress = asyncio.ensure_future(self._record_progress(run, replay, recording, remote, driver.writer))
-        record_end = partial(self._record_end, run, replay, recording, driver)
+        progress = asyncio.ensure_future(self._record_progress(run, replay, recorder, remote))
+        record_end = partial(self._record_end, run, replay, recorder)
         driven_run.executing = True
         try:
             try:
@@ -224,7 +242,7 @@ class Ledger(Records):
         while kept.state != FINISHED and kept.driver != driver.executor.id:
             await self._take_over(kept, driver, driven_run)
             kept = await in_thread(self._resumable_run, run_id, graph, call)  # it may have ended meanwhile
-        return await in_thread(self._kept_run, kept, call.reasoner)
+        return await in_thread(self._kept_run, kept, driver.executor.id, call.reasoner)
 
     def _new_run(
         self, driver_id: str, run_id: str, workflow: Workflow, call: OperatorCall
@@ -260,12 +278,13 @@ class Ledger(Records):
             )
         return kept
 
-    def _kept_run(self, kept: StoredRun, reasoner: Reasoner) -> _BegunRun:
-        """Return a stored run with its input, and with the outcomes of its operators unless it has finished."""
+    def _kept_run(self, kept: StoredRun, driver_id: str, reasoner: Reasoner) -> _BegunRun:
+        """Return a stored run with its input, and unless it has finished, with its outcomes and the events that hold."""
         call = self._call_of(kept, reasoner)
         if kept.result:
             return _BegunRun(kept, call, {})
-        return _BegunRun(kept, call, self._kept_outcomes(kept.run_id), self.store.events.parts(kept.run_id))
+        steps = self._kept_outcomes(kept.run_id)
+        return _BegunRun(kept, call, steps, *self._settle(kept, driver_id, steps))
 
     async def _take_over(self, kept: StoredRun, driver: RunOwner, driven_run: DrivenRun) -> None:
         """Try to become the driver of a run whose driver is dead; if that is not certain, wait until it is.
@@ -342,12 +361,12 @@ class Ledger(Records):
         messages, previous = tuple(given["messages"]), tuple(given["previous"])
         return OperatorCall(reasoner, given["job"], messages, previous, given["lesson"])
 
-    def _kept_outcomes(self, run_id: str) -> dict[str, str]:
-        """Return the stored outcomes of a run's operators, by key; delete records that no worker of the ledger continues."""
-        steps, unfinished = dict[str, str](), list[str]()
+    def _kept_outcomes(self, run_id: str) -> dict[str, StepRow]:
+        """Return the operators of a run that have an outcome, by key; delete records that no worker of the ledger continues."""
+        steps, unfinished = dict[str, StepRow](), list[str]()
         for row in self.steps.of_run(run_id, outcomes=True):
             if row.outcome is not None:
-                steps[row.key] = row.outcome
+                steps[row.key] = row
             elif not (self.workers and row.queue == self.workers.queue and row.status in UNDER_WAY):
                 unfinished.append(row.key)
         if unfinished:
@@ -357,10 +376,9 @@ class Ledger(Records):
     def _messages(self, run_id: str) -> dict[str, WorkflowMessage]:
         """Return the messages of a finished run's top-level operators in its best round, by id.
 
-        Operators that contain others have no record of their own. Their messages are in the recorded events, which runs
-        of early versions do not have; they are left out then.
+        Operators that contain others have no record of their own; their messages are in the events.
         """
-        ended, with_recorded = self.events(run_id), self.store.events.exist(run_id)
+        ended = self.events(run_id)
         best = next((event.round for event in reversed(ended) if isinstance(event, RunFinished)), 0)
         latest: dict[str, tuple[int, WorkflowMessage]] = {}
         for event in ended:
@@ -369,7 +387,7 @@ class Ledger(Records):
                     latest[event.operator_id] = event.round, event.message
                 elif isinstance(event, OperatorFailed | OperatorSkipped | OperatorCancelled):
                     latest.pop(event.operator_id, None)
-        messages = {operator_id: message for operator_id, (_, message) in latest.items()} if with_recorded else {}
+        messages = {operator_id: message for operator_id, (_, message) in latest.items()}
         for row in self.steps.of_run(run_id, outcomes=True):  # with their files, which events only name
             path, rounds = bare(row.key)
             if len(path) == 1 and row.outcome is not None and latest.get(path[0], (0,))[0] == rounds[0]:
@@ -379,11 +397,11 @@ class Ledger(Records):
         return messages
 
     async def _record_progress(
-        self, run: Run, replay: Replay, recording: Recording, remote: RemoteExecutor | None, writer: RunWriter
+        self, run: Run, replay: Replay, recorder: Recorder, remote: RemoteExecutor | None
     ) -> None:
         """Periodically record the progress of a run, and pass on answers that other processes stored."""
         parts = [
-            partial(self._record_state, run, replay, recording, writer),
+            partial(self._record_state, run, replay, recorder),
             *([partial(remote.look_after, replay.run_id)] if remote is not None else []),
             partial(self._pass_on_answers, run, replay.run_id),
         ]
@@ -400,11 +418,11 @@ class Ledger(Records):
                         _logger.warning(problem, replay.run_id, describe(error), exc_info=error)
                     warned = True
 
-    async def _record_state(self, run: Run, replay: Replay, recording: Recording, writer: RunWriter) -> None:
+    async def _record_state(self, run: Run, replay: Replay, recorder: Recorder) -> None:
         """Record the events of a run, and its progress."""
-        recording.write(writer)
         state = PAUSED if run.waits else RUNNING
-        await writer.update(replay.run_id, state=state, done=replay.done, usage=run.usage.model_dump_json())
+        values = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
+        await committed(recorder.write(values=values))
 
     async def _pass_on_answers(self, run: Run, run_id: str) -> None:
         """Pass on answers that other processes stored."""
@@ -417,8 +435,7 @@ class Ledger(Records):
         self,
         run: Run,
         replay: Replay,
-        recording: Recording,
-        driver: RunOwner,
+        recorder: Recorder,
         state: str,
         *,
         message: WorkflowMessage | None = None,
@@ -437,9 +454,34 @@ class Ledger(Records):
         if error is not None:
             failed = [key for link in causes(error) for failure, key in replay.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
-
-        recording.write(driver.writer)
-        was_driver = await driver.writer.update(replay.run_id, **values)
-        if was_driver and self.workers and state not in (RUNNING, PAUSED):
+        has_ended = state not in (RUNNING, PAUSED)
+        was_driver = await committed(recorder.write(values=values, has_ended=has_ended))
+        if was_driver and self.workers and has_ended:
             with suppress(self.store.database.errors):
-                await asyncio.shield(asyncio.ensure_future(in_thread(self.steps.cancel, replay.run_id)))
+                await asyncio.shield(asyncio.ensure_future(in_thread(self.store.work.cancel, replay.run_id)))
+
+
+class DurableWorkflow(BuiltinWorkflow[T]):
+    """Workflow whose runs are stored in a database, and survive a crash.
+
+        letters = DurableWorkflow("letters.db", name="letters")
+        letters.add_operator(facts)
+        print(letters)
+
+    A run resumes when it is executed with the same `run_id` again: operators that had finished do not run again. If the
+    run has finished, its message is returned.
+
+    Args:
+        url: The database: a URL of PostgreSQL or SQLite, or the path of an SQLite file; None for one in
+            the user's state folder.
+        max_rounds: Maximum number of rounds until the evaluator accepts the result; see `Workflow`.
+        options: Options of any `Workflow`.
+
+    Raises:
+        InputError: The database's name is not valid.
+        MissingExtraError: The extra ``durable`` is not installed.
+    """
+
+    def __init__(self, url: str | None = None, max_rounds: int | None = None, **options: Any) -> None:
+        super().__init__(max_rounds=max_rounds, **options)
+        self.keep_in(Ledger(url))

@@ -4,119 +4,114 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import math
 import threading
 import time
-from collections.abc import Callable, Collection, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 
-from operad.runtime.durable.rows import EndedWork
-from operad.runtime.durable.wakeups import Heard, Wakeups
+from operad.runtime.durable.notifications import Listener
 
 _logger = logging.getLogger(__name__)
 
-SHORTEST_LOOK, LONGEST_LOOK = 0.02, 0.2
-"""Shortest and longest seconds between two polls without wake-ups; the more outcomes arrive, the shorter."""
-
-SAFETY_LOOK = 2.0
-"""Seconds between two polls of all outcomes while wake-ups arrive, in case a wake-up was lost."""
+SAFETY_LOOK, LOOK = 2.0, 0.2
+"""Seconds between two looks at all outcomes: while notifications arrive, in case one was lost, and while they do not."""
 
 
 class Waiting:
-    """Thread that reads all outcomes for which this process waits, in one query, when it is woken.
+    """Thread that reads the outcomes for which this process waits, in one query, when it is notified.
 
     Args:
-        ended: Function that returns the ended work among the steps with some ids.
-        listen: Function that returns the wake-ups of this process, given the function to call for each wake-up.
-
-    Attributes:
-        wakeups: Wake-ups of this process.
+        ended: Function that returns the outcomes of the ended work among the work with some ids.
+        listen: Function that returns the listener for the ids of ended work, given the function to call with each.
     """
 
     def __init__(
-        self, ended: Callable[[Sequence[str]], Sequence[EndedWork]], listen: Callable[[Heard], Wakeups]
+        self,
+        ended: Callable[[Sequence[str]], Mapping[str, str | None]],
+        listen: Callable[[Callable[[str], None]], Listener],
     ) -> None:
         self._read = ended
-        self._waits: dict[str, asyncio.Future[EndedWork]] = {}
-        self._announced: set[str] = set()
+        self._waits: dict[str, asyncio.Future[str | None]] = {}
+        self._heard: set[str] = set()
         self._changing = threading.Lock()
         self._wake = threading.Event()
-        self._stopped = threading.Event()
-        self.wakeups = listen(self._hear)
+        self._is_stopped = False
+        self._listener = listen(self._hear)
         threading.Thread(target=self._run, name="operad-waiting", daemon=True).start()
 
     def stop(self) -> None:
         """Stop the thread."""
-        self._stopped.set()
+        self._is_stopped = True
         self._wake.set()
-        self.wakeups.stop()
+        self._listener.stop()
 
     @contextmanager
-    def expecting(self, step_id: str) -> Generator[asyncio.Future[EndedWork], None, None]:
-        """Wait for the outcome of a step, within a context that is entered before the step can end.
+    def expecting(
+        self, work_id: str, *, perhaps_ended: bool = False
+    ) -> Generator[asyncio.Future[str | None], None, None]:
+        """Wait for the outcome of work, within a context.
+
+        Args:
+            work_id: The work.
+            perhaps_ended: True if the work may have ended before the context is entered.
 
         Returns:
-            A future of the step's ended work.
+            A future of the outcome; None for work that was cancelled.
         """
-        future: asyncio.Future[EndedWork] = asyncio.get_running_loop().create_future()
-        self._waits[step_id] = future
-        self._wake.set()
+        future: asyncio.Future[str | None] = asyncio.get_running_loop().create_future()
+        self._waits[work_id] = future
+        if perhaps_ended:
+            self._hear(work_id)
+        elif len(self._waits) == 1:  # the thread waits without a limit
+            self._wake.set()
         try:
             yield future
         finally:
-            self._waits.pop(step_id, None)
+            self._waits.pop(work_id, None)
 
-    def _hear(self, _: str, step_id: str) -> None:
-        """Note that a step, or any step if the text is empty, may have ended; can be called in any thread."""
+    def _hear(self, work_id: str) -> None:
+        """Note that work, or any work if the text is empty, may have ended; can be called in any thread."""
         with self._changing:
-            self._announced.update([step_id] if step_id else list(self._waits))
+            self._heard.update([work_id] if work_id else list(self._waits))
         self._wake.set()
 
     def _run(self) -> None:
-        early, pause, looked = set[str](), SHORTEST_LOOK, -math.inf
-        while not self._stopped.is_set():
-            self._wake.clear()
-            if not self._waits:
-                self._wake.wait()
-                continue
-            with self._changing:
-                announced, self._announced = self._announced, set()
-            early = (early | announced) & set(self._waits)
-            listening = self.wakeups.listening
-            everything = not listening or time.monotonic() - looked >= SAFETY_LOOK
-            if everything:
-                looked = time.monotonic()
-            ended = self._ended(set(self._waits) if everything else early)
-            early -= ended
-            pause = SHORTEST_LOOK if ended or announced else min(LONGEST_LOOK, pause * 1.3)
-            if not listening:
-                self._stopped.wait(pause)
-            elif early and pause < LONGEST_LOOK:  # announced, but not yet in the database
-                self._wake.wait(pause)
+        looked = time.monotonic()
+        while not self._is_stopped:
+            pause = SAFETY_LOOK if self._listener.listening else LOOK
+            if self._waits:
+                self._wake.wait(max(0.0, looked + pause - time.monotonic()))
             else:
-                early.clear()
-                self._wake.wait(max(0.0, looked + SAFETY_LOOK - time.monotonic()))
+                self._wake.wait()
+                looked = time.monotonic()
+            self._wake.clear()
+            with self._changing:
+                heard, self._heard = self._heard, set()
+            if is_due := time.monotonic() - looked >= pause:
+                looked = time.monotonic()
+            if ids := list(self._waits) if is_due else [each for each in heard if each in self._waits]:
+                self._look(ids)
 
-    def _ended(self, steps: Collection[str]) -> set[str]:
-        """Read the outcomes of steps, resolve their futures, and return the ids of the steps that have ended."""
-        if not steps:
-            return set()
+    def _look(self, ids: Sequence[str]) -> None:
+        """Read outcomes, and resolve their futures."""
         try:
-            found = self._read(list(steps))
+            found = self._read(ids)
         except Exception as error:  # noqa: BLE001 - callers would wait forever if this thread ended
             _logger.warning("cannot read outcomes of workers, will try again: %s", type(error).__name__)
-            self._stopped.wait(LONGEST_LOOK)
-            return set()
-        for work in found:
-            if (future := self._waits.get(work.step_id)) is None:
+            time.sleep(LOOK)
+            with self._changing:
+                self._heard.update(ids)
+            self._wake.set()
+            return
+        for work_id, outcome in found.items():
+            if (future := self._waits.get(work_id)) is None:
                 continue
             try:
-                future.get_loop().call_soon_threadsafe(_set_result, future, work)
+                future.get_loop().call_soon_threadsafe(_set_result, future, outcome)
             except RuntimeError:  # the event loop of the caller is closed
-                self._waits.pop(work.step_id, None)
-        return {work.step_id for work in found}
+                self._waits.pop(work_id, None)
 
 
-def _set_result(future: asyncio.Future[EndedWork], work: EndedWork) -> None:
+def _set_result(future: asyncio.Future[str | None], outcome: str | None) -> None:
     if not future.done():
-        future.set_result(work)
+        future.set_result(outcome)

@@ -41,7 +41,7 @@ class QuestionForwarder:
         self._polls: set[asyncio.Task[None]] = set()
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
-        """Do the operator's work, whose outcome dbos stores."""
+        """Do the operator's work, whose outcome the worker stores."""
         return await perform(node, call, scope)
 
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import suppress
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
@@ -16,21 +15,20 @@ from pydantic import JsonValue
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.database_names import database_option, database_url, file_store
-from operad.runtime.durable.description import describe_workflow, leaves
-from operad.runtime.durable.history import history
-from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.recording import events_by_drive, is_whole, with_recorded_details
-from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.restart import (
-    NO_GRAPH,
+from operad.runtime.durable.description import (
+    describe_workflow,
     failed_beside,
     is_again,
     is_under,
+    leaves,
     paths_again,
     place_of,
     refuse_changed,
     unreadable,
 )
+from operad.runtime.durable.history import read_events, settled
+from operad.runtime.durable.liveness import Watch
+from operad.runtime.durable.replay import question_of
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -40,14 +38,15 @@ from operad.runtime.durable.rows import (
     UNDER_WAY,
     Executor,
     Retention,
+    StepRow,
     StoredQuestion,
     StoredRun,
 )
-from operad.runtime.durable.step_records import StepRecords
-from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.step_timeline import StoredStep, kept_step
+from operad.runtime.durable.run_writer import Progress
+from operad.runtime.durable.steps import StepTable, StoredStep, batched, kept_step
 from operad.runtime.durable.store import Store
-from operad.runtime.events import Event
+from operad.runtime.events import CANCELLED as IT_WAS_CANCELLED
+from operad.runtime.events import Event, RunFailed
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
@@ -104,16 +103,15 @@ class Records:
         """
         return Store(self.url)
 
-    @cached_property
-    def steps(self) -> StepRecords:
+    @property
+    def steps(self) -> StepTable:
         """Records of the runs' operators."""
-        return StepRecords(self.store)
+        return self.store.steps
 
     def close(self) -> None:
         """Close the database."""
-        for name in ("steps", "store"):
-            if (opened := vars(self).pop(name, None)) is not None:
-                opened.close()
+        if (store := vars(self).pop("store", None)) is not None:
+            store.close()
 
     def runs(self, limit: int | None = None, after: str = "") -> Sequence[StoredRun]:
         """Return runs, the newest first, without the long fields (sources, inputs and results) that `run` returns.
@@ -176,47 +174,55 @@ class Records:
     def events(self, run_id: str) -> Sequence[Event]:
         """Return the events of a run.
 
-        For a run that ended without interruption, these are the events that listeners received, except for
-        `TokenStreamed` and `ModelAsked`, which are not stored. For any other run, they are derived from the stored
-        outcomes of its operators, in the order of time; see `history`. Their details, such as the message of a map, are
-        those recorded last, up to about a second ago.
-
-        For a run in progress, a later call returns a longer list with the same beginning, with three exceptions:
-        operators that were running when their process died start again; repeated operators (`retry`) lose their earlier
-        events; and processes whose clocks differ may insert events in between.
+        These are the events that listeners received, except for `TokenStreamed`, `ThinkingStreamed` and `ModelAsked`,
+        which are not stored; those of a run in progress are up to about a second old. When a run is resumed, it
+        continues its history: the events of operators that start again, and the end of a run that failed, are dropped.
 
         Raises:
-            InputError: No run has this id, or its workflow cannot be read.
+            InputError: No run has this id.
         """
-        kept, codec = self._existing_run(run_id), Codec()  # a codec without a file store, so that no files are fetched
-        by_drive = events_by_drive(run_id, self.store.events.of_run(run_id))
-        if is_whole(kept, by_drive):
-            return by_drive[1]
-        questions, steps = self.store.questions(run_id), self.timeline(run_id)
-        try:
-            job: Job = self._input_of(kept, codec)["job"]
-        except InputError as error:
-            job = Job(goal=f"cannot be read: {error}")
-        result = None
-        with suppress(InputError):
-            result = self._result(kept, codec) if kept.result else None
-        try:
-            derived = history(kept, job, result, steps, questions)
-        except NO_GRAPH as error:
-            raise unreadable(kept) from error
-        return with_recorded_details(derived, by_drive)
+        return read_events(run_id, self.store.event_parts(self._existing_run(run_id).run_id))
 
-    def recorded_events(self, run_id: str, after: int = 0) -> tuple[Sequence[Event], int]:
-        """Return events of a run as they were recorded while it was driven for the first time, and the last part's number.
+    def events_after(self, run_id: str, part: int) -> tuple[Sequence[Event], int]:
+        """Return the events of a run that were stored after a part, and the number of the last part.
 
-        They are up to about a second old, and empty for a run that an earlier version stored.
+        If earlier events were dropped meanwhile, all events are returned; the first is `RunStarted`.
 
         Args:
             run_id: The run.
-            after: Number of the last part of an earlier call; the events after it are returned.
+            part: Number of the last part of an earlier call; 0 for all events.
         """
-        parts = self.store.events.of_run(run_id, after)
-        return events_by_drive(run_id, parts).get(1, []), parts[-1].number if parts else after
+        parts = self.store.event_parts(run_id, part)
+        return read_events(run_id, parts), parts[-1].number if parts else part
+
+    def _kept_steps(self, run_id: str) -> dict[str, StepRow]:
+        """Return the records of a run's operators that have an outcome, by key."""
+        return {row.key: row for row in self.steps.of_run(run_id, outcomes=True) if row.outcome is not None}
+
+    def _settle(
+        self, kept: StoredRun, driver: str, steps: Mapping[str, StepRow], **values: object
+    ) -> tuple[Sequence[Event], int]:
+        """Drop the events of a run that do not hold when it continues; see `settled`.
+
+        Args:
+            kept: The run.
+            driver: The process that drives the run; empty if none does.
+            steps: Records of the operators that have an outcome, by key.
+            values: New values of columns of the run, written together.
+
+        Returns:
+            The events that hold, and the number of their last part.
+        """
+        parts = self.store.event_parts(kept.run_id)
+        happened, number = read_events(kept.run_id, parts), parts[-1].number if parts else 0
+        held = settled(happened, steps, self.store.questions(kept.run_id))
+        is_changed = held != happened
+        number += is_changed
+        if is_changed or values:
+            rewritten = held if is_changed else ()
+            progress = Progress(kept.run_id, rewritten, number, values=values, is_whole=is_changed)
+            self.store.changes.write(driver, [progress])
+        return held, number
 
     def open_questions(self, run_id: str) -> Sequence[Question]:
         """Return the open questions of a run.
@@ -257,6 +263,9 @@ class Records:
         check_answers(new, [question_of(question) for question in questions.values()])
         for question_id, value in new.items():
             self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))
+        kept = self._existing_run(run_id)
+        if new and not kept.driver:
+            self._settle(kept, "", self._kept_steps(run_id))
 
     def retry(self, run_id: str, workflow: Workflow | None = None) -> None:
         """Prepare a failed run to be resumed: its next execution runs only the failed operators again.
@@ -278,9 +287,7 @@ class Records:
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
             self.steps.forget(run_id, [key for key in failed if failed_beside(key, kept.failed)])
-        self.store.forget_deaths(run_id)
-        self.store.events.forget(run_id)
-        self.store.update_run(run_id, "", state=RUNNING, error="", failed="")
+        self._settle(kept, "", self._kept_steps(run_id), state=RUNNING, error="", failed="")
 
     def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> str:
         """Copy a run without the outcomes of an operator and of all operators that depend on it.
@@ -364,8 +371,14 @@ class Records:
         if self.is_driven(kept):
             self.store.request_cancel(run_id)
             return
-        self.store.update_run(run_id, kept.driver, state=CANCELLED, driver="", cancelling=False)
-        self.steps.cancel(run_id)
+        happened = self.events(run_id)
+        at = self.store.database.now()
+        seconds, seq = max(0.0, at - kept.created), happened[-1].seq + 1 if happened else 1
+        end = RunFailed(run_id=run_id, seq=seq, time=at, error=IT_WAS_CANCELLED, seconds=seconds, usage=kept.used)
+        part = self.store.event_parts(run_id)[-1].number + 1 if happened else 1
+        values = {"state": CANCELLED, "driver": "", "cancelling": False}
+        self.store.changes.write(kept.driver, [Progress(run_id, [end], part, values=values)])
+        self.store.work.cancel(run_id)
 
     def delete(self, *run_ids: str) -> None:
         """Delete runs with all their records, a few at a time, so that other processes can write meanwhile.
@@ -390,7 +403,7 @@ class Records:
             for kept in existing:
                 self._refuse_driven(kept)
         for batch in batched(unique_ids, _RUNS_AT_ONCE):
-            self.steps.forget_runs(batch)
+            self.store.forget(batch)
             yield from batch
             time.sleep(BREATH)
 
@@ -409,15 +422,9 @@ class Records:
             self.store.database.give_back_space()
         return deleted
 
-    def give_back_space(self) -> bool:
-        """Shrink the file of the database to its content; see `Database.give_back_space`.
-
-        A file created by an earlier version of Operad is rewritten if no other process uses it.
-
-        Returns:
-            False if the file cannot shrink, because an earlier version created it and another process uses it.
-        """
-        return self.store.database.give_back_space(whole=not self.alive())
+    def give_back_space(self) -> None:
+        """Shrink the file of the database to its content; see `Database.give_back_space`."""
+        self.store.database.give_back_space()
 
     def collect_files(self) -> int:
         """Remove files to which no run of this database refers; files of the last hour stay.

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.dispatch import Dispatch, Request
+from operad.runtime.durable.dispatch import Dispatch
 from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.rows import DONE, Executor, StoredQuestion, text_of
+from operad.runtime.durable.rows import Executor, StoredQuestion
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.work_table import Request
 from operad.runtime.events import Scope, enter
 from operad.runtime.events.interrupts import ask
 from operad.runtime.events.tool_calls import in_tool_call
@@ -23,11 +23,9 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.observe.tracing import carried
 from operad.runtime.policies.limits import Place
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import new_id
 
 _logger = logging.getLogger(__name__)
-
-MAX_DEATHS = 3
-"""Number of workers that may die while executing an operator before it is given up."""
 
 
 class RemoteExecutor:
@@ -51,7 +49,6 @@ class RemoteExecutor:
         self._scopes: dict[str, Scope] = {}
         self._relayed: dict[tuple[str, str], asyncio.Task[Any]] = {}
         self._warned = False
-        self._deaths: Mapping[str, Sequence[str]] | None = None
 
     def takes(self, node: Node, scope: Scope) -> bool:
         """Return True if workers execute this operator."""
@@ -59,14 +56,9 @@ class RemoteExecutor:
 
     async def outcome_of(self, step_id: str, node: Node, call: OperatorCall, scope: Scope) -> str:
         """Have workers execute an operator, and return its outcome as text."""
-        if self._deaths is None:
-            self._deaths = await in_thread(self._store.takeovers_of, step_id.partition(":")[0])
-        if len(deaths := self._deaths.get(step_id, ())) >= MAX_DEATHS:
-            raise poisoned(step_id, deaths)
-        request = {
+        given = {
             "address": self._served.address_of(scope, node),
             "queue": self.queue,
-            "driver": self._executor.id,
             "path": scope.path,
             "around": [outer.operator_id for outer in scope.outwards() if outer is not scope],
             "round": scope.round,
@@ -82,14 +74,16 @@ class RemoteExecutor:
             "limits": self._limits_around(scope),
             "span": carried(),
         }
-        text = await in_thread(self._codec.dump, request)
+        text = await in_thread(self._codec.dump, given)
         place = Place(node.places) if node.places else None
         self._scopes[step_id] = scope
         try:
             if place:
                 scope.place = place
                 await place.take()
-            ended = await self._dispatch.outcome_of(Request(self.queue, step_id, text, self._executor.version))
+            run_id, _, key = step_id.partition(":")
+            request = Request(new_id(), self.queue, run_id, key, text, self._executor.version, self._dispatch.channel)
+            outcome = await self._dispatch.outcome_of(request)
         finally:
             if place:
                 await place.give()
@@ -98,14 +92,11 @@ class RemoteExecutor:
                 if asking == step_id:
                     task.cancel()
                     del self._relayed[asking, question]
-        if ended.status == DONE:
-            return text_of(ended.output, step_id)
-        deaths = await in_thread(self._store.takeovers, step_id)
-        if len(deaths) >= MAX_DEATHS:
-            raise poisoned(step_id, deaths)
-        raise InputError(
-            f"{step_id!r} was {ended.status.lower()} before a worker had done it: {ended.error or 'by hand'}"
-        )
+        if outcome is None:
+            raise InputError(
+                f"{step_id!r} was cancelled before a worker had done it; resume the run to request it again"
+            )
+        return outcome
 
     def _limits_around(self, scope: Scope) -> list[tuple[str, int | None, int | None]]:
         """Return the rate limits of the workflows that contain the operator's workflow, the outermost first."""
@@ -118,7 +109,8 @@ class RemoteExecutor:
 
     async def forget(self, step_id: str) -> None:
         """Delete the outcome of an operator, so that it can be executed again."""
-        await self._dispatch.forget(step_id)
+        run_id, _, key = step_id.partition(":")
+        await in_thread(self._store.work.forget, run_id, [key])
 
     async def look_after(self, run_id: str) -> None:
         """Pass on questions that operators ask in workers, and warn if no worker serves the queue."""
@@ -154,12 +146,3 @@ async def _relay_question(scope: Scope, question: StoredQuestion) -> None:
     enter(scope)
     with in_tool_call(question.tool_call):
         await ask(scope, question_of(question))
-
-
-def poisoned(step_id: str, deaths: Sequence[str]) -> InputError:
-    """Return the error for an operator that is given up because several workers died while executing it."""
-    run_id, _, key = step_id.partition(":")
-    return InputError(
-        f"operator {key!r} of run {run_id!r} was given up: {len(deaths)} workers died while executing it ({', '.join(deaths)}); "
-        f"find out why, then: operad runs resume {run_id}"
-    )

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.outcome import Outcome
-from operad.runtime.durable.rows import StoredQuestion
-from operad.runtime.durable.run_writer import RunWriter
+from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.history import Recorder
+from operad.runtime.durable.rows import StepRow, StoredQuestion
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
@@ -40,8 +39,8 @@ class Replay:
         run_id: The run.
         store: The tables of runs.
         codec: Codec of stored values.
-        kept: Outcomes that are already stored, by key.
-        writer: Writer of records of the operators that this process executes.
+        kept: Records of operators whose outcomes are already stored, by key.
+        recorder: Recorder of the run.
         remote: Execution of operators in workers; None to execute all operators in this process.
 
     Attributes:
@@ -54,8 +53,8 @@ class Replay:
         run_id: str,
         store: Store,
         codec: Codec,
-        kept: Mapping[str, str],
-        writer: RunWriter,
+        kept: Mapping[str, StepRow],
+        recorder: Recorder,
         remote: RemoteExecutor | None,
     ) -> None:
         self.run_id = run_id
@@ -64,7 +63,7 @@ class Replay:
         self._store = store
         self._codec = codec
         self._kept = dict(kept)
-        self._writer = writer
+        self._recorder = recorder
         self._remote = remote
         self._done: set[str] = set()
 
@@ -78,9 +77,8 @@ class Replay:
         if scope.runs_workflows:
             return await perform(node, call, scope)
         key = key_of(scope)
-        if (text := self._kept.pop(key, None)) is not None:
-            scope.write(MessageKept())
-            return self._result_of(key, self._codec.load(text, Outcome), scope, replayed=True)
+        if (row := self._kept.pop(key, None)) is not None:
+            return self._replay(row, scope, is_part=False)
         if self._remote is not None and self._remote.takes(node, scope):
             return await self._perform_in_worker(self._remote, key, node, call, scope)
         return await self._perform_here(key, lambda: perform(node, call, scope), scope)
@@ -88,15 +86,22 @@ class Replay:
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """See `StepJournal.once`."""
         key = key_of(scope, name)
-        if (text := self._kept.pop(key, None)) is not None:
-            return self._result_of(key, self._codec.load(text, Outcome), scope, replayed=True)
+        if (row := self._kept.pop(key, None)) is not None:
+            return self._replay(row, scope, is_part=True)
         return await self._perform_here(key, work, scope)
+
+    def _replay(self, row: StepRow, scope: Scope, *, is_part: bool) -> WorkflowMessage:
+        """Return the message of a kept outcome, or raise its error."""
+        with self._recorder.replaying(row, scope.path, is_part=is_part):
+            if not is_part:
+                scope.write(MessageKept())
+            return self._result_of(row.key, self._codec.load(row.outcome or "", Outcome), scope, replayed=True)
 
     async def _perform_here(
         self, key: str, work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope
     ) -> WorkflowMessage:
         """Do an operator's work in this process, and store its outcome."""
-        with self._writer.recorded(self.run_id, key) as keep:
+        with self._recorder.recorded(key) as keep:
             before, scope.kept = scope.kept, []
             try:
                 outcome = await outcome_of_work(work, scope)

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, TypeVar, cast
 
+from pydantic import ValidationError
+
 from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import NO_USAGE, Usage
 
 T = TypeVar("T")
 
@@ -65,18 +69,23 @@ class StoredRun:
     failed: str = ""
     cancelling: bool = False
 
+    @property
+    def used(self) -> Usage:
+        """Usage and cost of the run."""
+        with suppress(ValidationError):  # another program wrote it
+            return Usage.model_validate_json(self.usage)
+        return NO_USAGE
+
 
 class EventPart(NamedTuple):
     """Recorded events of a run that were stored together.
 
     Attributes:
         number: Number of the part in the run, from 1.
-        drive: Number of times that the run had been started or resumed.
         events: The compressed events.
     """
 
     number: int
-    drive: int
     events: bytes
 
 
@@ -152,31 +161,12 @@ class StoredQuestion:
 
 
 DONE, UNDER_WAY = "SUCCESS", ("ENQUEUED", "PENDING")
-"""States of an operator's work in the tables of dbos: finished with an outcome; waiting in a queue, or running."""
-
-ENDED = (DONE, "ERROR", "CANCELLED", "MAX_RECOVERY_ATTEMPTS_EXCEEDED")
-"""States of ended work in the tables of dbos."""
-
-
-class EndedWork(NamedTuple):
-    """Work of an operator that a worker has finished or given up.
-
-    Attributes:
-        step_id: Id of the work among all runs.
-        status: One of `ENDED`.
-        output: The outcome in the form of `Codec`; None if there is none.
-        error: Error text of dbos; None if there is none.
-    """
-
-    step_id: str
-    status: str
-    output: object = None
-    error: object = None
+"""States of an operator's work: finished with an outcome; waiting in a queue, or running."""
 
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """Record of an operator's work, from Operad's table if the driver did it, or from that of dbos if a worker did.
+    """Record of an operator's work, which the driver or a worker did.
 
     Attributes:
         run_id: The run.
@@ -184,7 +174,7 @@ class StepRow:
         outcome: Outcome in the form of `Codec`; None until there is one, or if it was not read.
         began: Time at which the work started or, while it waits, was put into a queue.
         ended: Time at which the work ended; 0 until then.
-        status: `DONE`, one of `UNDER_WAY`, or another status of dbos for work that ended without an outcome.
+        status: `DONE`, one of `UNDER_WAY`, or another text for work that ended without an outcome.
         queue: Queue of the workers; empty for work of the driver.
     """
 

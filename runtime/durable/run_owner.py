@@ -132,7 +132,7 @@ class RunOwner:
         if before is not None:
             wait([before.stopped])
         self._store = Store(url)
-        self.writer = RunWriter(self._store, self.executor.id)
+        self.writer = RunWriter(self._store.changes, self.executor.id)
         self._store.database.with_retries(partial(self._store.beat, self.executor))
         self._beaten = time.monotonic()
         self._thread = threading.Thread(target=self._run, name="operad-presence", daemon=True)

@@ -1,23 +1,287 @@
-"""Records of the runs that this process drives, and of the operators that it executes."""
+"""Changes of the runs that this process drives, and of the operators that it executes, which are written together."""
 
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
-from collections.abc import Awaitable, Callable, Generator
+import zlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
 from concurrent.futures import Future
-from contextlib import contextmanager
-from dataclasses import replace
-from functools import partial
+from functools import cached_property, partial
+from importlib import import_module
+from typing import Any, NamedTuple
 
+from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.rows import DONE, StepRow, StoredRun
-from operad.runtime.durable.run_changes import Change, NewEvents, NewState, TakeOver
-from operad.runtime.durable.step_table import taken_over
-from operad.runtime.durable.store import Store
+from operad.runtime.durable.rows import RUNNING, StepRow, StoredRun, storable
+from operad.runtime.durable.tables import Tables
+from operad.runtime.events import Event
+from operad.runtime.values.errors import InputError
 
-_SHORT = 0.02
-"""Seconds after which a running operator is recorded; one that ends earlier is recorded once, with its outcome."""
+_logger = logging.getLogger(__name__)
+
+
+class Progress(NamedTuple):
+    """Progress of a run since the last one: its events, and the records that are stored with them.
+
+    Attributes:
+        run_id: The run.
+        events: Events of the run.
+        part: Number of these events among those that were stored together, from 1.
+        step: Record of an operator.
+        values: New values of columns of the run.
+        is_whole: True if the events replace those stored before.
+    """
+
+    run_id: str
+    events: Sequence[Event] = ()
+    part: int = 0
+    step: StepRow | None = None
+    values: Mapping[str, object] = {}
+    is_whole: bool = False
+
+
+class TakeOver(NamedTuple):
+    """This process becomes the driver of a run, unless the run has changed since it was read.
+
+    Attributes:
+        run_id: The run.
+        driver: Its driver when it was read; empty if it had none.
+        state: Its state when it was read.
+    """
+
+    run_id: str
+    driver: str
+    state: str
+
+
+Change = StoredRun | TakeOver | Progress
+"""A new run, a change of a run's driver, or the progress of a run."""
+
+
+class RunChanges:
+    """Writer of changes of runs into their tables.
+
+    Args:
+        database: The database.
+        tables: Its tables.
+    """
+
+    def __init__(self, database: Database, tables: Tables) -> None:
+        self.database = database
+        self._tables = tables
+
+    def write(self, driver: str, changes: Sequence[Change]) -> Sequence[bool]:
+        """Write changes in one transaction, in their order; of several records of an operator, only the last is written.
+
+        The transaction locks the driver of each run. Hence a process that takes a run over reads everything that the
+        earlier driver has written, and the earlier driver cannot write any more.
+
+        Args:
+            driver: The process that drives the runs.
+            changes: The changes.
+
+        Returns:
+            For each change, True if it was written; False for a new run whose id exists, for a take-over of a run that
+            has changed, and for a change of a run that another process drives.
+
+        Raises:
+            InputError: The database refuses a change, or cannot be reached. Nothing is written then.
+        """
+        rows = [_dumped(each) if isinstance(each, Progress) else None for each in changes]
+        return self._write(driver, changes, rows)
+
+    @retried
+    def _write(
+        self, driver: str, changes: Sequence[Change], event_rows: Sequence[Mapping[str, object] | None]
+    ) -> Sequence[bool]:
+        with self.database.engine.begin() as connection:
+            created = self.create(connection, [each for each in changes if isinstance(each, StoredRun)])
+            taken = self._take(connection, driver, [each for each in changes if isinstance(each, TakeOver)])
+            run_ids = {each.run_id for each in changes if isinstance(each, Progress)}
+            held = set[str]()
+            if run_ids:
+                held.update(connection.execute(self.held, {"driver": driver, "run_ids": list(run_ids)}).scalars())
+            rows = _Rows(driver, created, taken, held)
+            written = [rows.take(change, row) for change, row in zip(changes, event_rows, strict=True)]
+            if rows.steps:
+                connection.execute(self._upsert, [_row_of(step) for step in rows.steps.values()])
+            for run_id in rows.rewritten:
+                connection.execute(self._forget_events, {"of_run": run_id})
+            if rows.events:
+                connection.execute(self._append, rows.events)
+            for names, states in rows.states_by_columns().items():
+                connection.execute(self._update(names), states)
+        return written
+
+    def create(self, connection: Any, runs: Sequence[StoredRun]) -> set[str]:
+        """Insert new runs, and return the ids of those whose ids did not exist."""
+        if not runs:
+            return set()
+        rows = [{name: storable(getattr(run, name)) for name in _GIVEN} for run in runs]
+        return set(connection.execute(self._insert, rows).scalars())
+
+    def _take(self, connection: Any, driver: str, takeovers: Sequence[TakeOver]) -> set[str]:
+        """Make a process the driver of runs, and delete the records of their operators that have no outcome.
+
+        Returns:
+            The ids of the runs that have not changed since they were read, and that the process drives now.
+        """
+        taken = set[str]()
+        for each in sorted(takeovers):
+            values = {"driver_now": driver, "of_run": each.run_id, "of_driver": each.driver, "of_state": each.state}
+            if connection.execute(self._set_driver, values).rowcount:
+                taken.add(each.run_id)
+        if taken:
+            connection.execute(self._forget_unfinished, {"run_ids": list(taken)})
+        return taken
+
+    # These statements are cached, because creating one takes longer than executing it.
+
+    @cached_property
+    def _set_driver(self) -> Any:
+        """Statement that makes a process the driver of a run, if the run has a certain driver and state."""
+        sa, table = self.database.sa, self._tables.runs
+        names = (("run_id", "of_run"), ("driver", "of_driver"), ("state", "of_state"))
+        is_unchanged = (table.c[name] == sa.bindparam(given) for name, given in names)
+        return (
+            sa.update(table)
+            .where(*is_unchanged)
+            .values(
+                driver=sa.bindparam("driver_now"),
+                drives=table.c.drives + 1,
+                state=RUNNING,
+                error="",
+                cancelling=False,
+                updated=self.database.clock,
+            )
+        )
+
+    @cached_property
+    def _forget_unfinished(self) -> Any:
+        """Statement that deletes the records of operators that drivers of some runs have begun, but not finished."""
+        sa, steps = self.database.sa, self._tables.steps
+        of_runs = steps.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
+        return sa.delete(steps).where(of_runs, steps.c.outcome.is_(None))
+
+    @cached_property
+    def _forget_events(self) -> Any:
+        """Statement that deletes the events of a run."""
+        table = self._tables.events
+        return self.database.sa.delete(table).where(table.c.run_id == self.database.sa.bindparam("of_run"))
+
+    @cached_property
+    def held(self) -> Any:
+        """Statement that returns, and locks, the runs among some that a process drives."""
+        sa, runs = self.database.sa, self._tables.runs
+        mine = (runs.c.driver == sa.bindparam("driver")) & runs.c.run_id.in_(sa.bindparam("run_ids", expanding=True))
+        return sa.select(runs.c.run_id).where(mine).order_by(runs.c.run_id).with_for_update()
+
+    @cached_property
+    def _insert(self) -> Any:
+        """Statement that inserts new runs, and returns their ids."""
+        table, clock = self._tables.runs, self.database.clock
+        statement = self._dialect.insert(table).values(created=clock, updated=clock)
+        return statement.on_conflict_do_nothing(index_elements=["run_id"]).returning(table.c.run_id)
+
+    @cached_property
+    def _upsert(self) -> Any:
+        """Statement that inserts the record of an operator, or updates an existing one."""
+        insert = self._dialect.insert(self._tables.steps)
+        changed = {name: insert.excluded[name] for name in ("outcome", "began", "ended")}
+        return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
+
+    @cached_property
+    def _append(self) -> Any:
+        """Statement that adds events, unless an earlier try has added them, whose commit was taken for failed."""
+        return self._dialect.insert(self._tables.events).on_conflict_do_nothing(index_elements=["run_id", "part"])
+
+    def _update(self, names: Collection[str]) -> Any:
+        """Return the statement that sets columns of a run."""
+        if names not in self._updates:
+            sa, table = self.database.sa, self._tables.runs
+            values = {name: sa.bindparam(f"new_{name}") for name in names} | {"updated": self.database.clock}
+            self._updates[names] = sa.update(table).where(table.c.run_id == sa.bindparam("of_run")).values(**values)
+        return self._updates[names]
+
+    @cached_property
+    def _updates(self) -> dict[Collection[str], Any]:
+        return {}
+
+    @property
+    def _dialect(self) -> Any:
+        return import_module(f"sqlalchemy.dialects.{self.database.engine.dialect.name}")
+
+
+class _Rows:
+    """Rows to write in one transaction.
+
+    Args:
+        driver: The process that writes.
+        created: Ids of the runs that the transaction has created.
+        taken: Ids of the runs that the process has taken over in the transaction.
+        held: Ids of the runs that the process drives.
+    """
+
+    def __init__(self, driver: str, created: set[str], taken: set[str], held: set[str]) -> None:
+        self.steps: dict[tuple[str, str], StepRow] = {}
+        self.events: list[Mapping[str, object]] = []
+        self.rewritten: list[str] = []
+        self._states: dict[str, dict[str, object]] = defaultdict(dict)
+        self._driver, self._created, self._taken, self._held = driver, created, taken, held
+
+    def take(self, change: Change, event_row: Mapping[str, object] | None) -> bool:
+        """Add the rows of a change; return False if it must not be written."""
+        if isinstance(change, StoredRun | TakeOver):
+            begun = self._created if isinstance(change, StoredRun) else self._taken
+            is_written = change.run_id in begun
+            begun.discard(change.run_id)  # for another such change, the run exists, or has another driver, now
+            return is_written
+        if change.run_id not in self._held:
+            return False
+        if change.step is not None:
+            self.steps[change.run_id, change.step.key] = change.step
+        if change.is_whole:
+            self.rewritten.append(change.run_id)
+        if event_row is not None:
+            self.events.append(event_row)
+        if change.values:
+            self._states[change.run_id] |= change.values
+        if change.values.get("driver", self._driver) != self._driver:
+            self._held.discard(change.run_id)  # no later change of this process counts
+        return True
+
+    def states_by_columns(self) -> Mapping[tuple[str, ...], Sequence[Mapping[str, object]]]:
+        """Return the new values of runs, by the names of their columns."""
+        by_columns: dict[tuple[str, ...], list[Mapping[str, object]]] = defaultdict(list)
+        for run_id, values in self._states.items():
+            row = {f"new_{name}": storable(value) for name, value in values.items()}
+            by_columns[tuple(sorted(values))].append({"of_run": run_id, **row})
+        return by_columns
+
+
+_GIVEN = tuple(name for name in StoredRun.__dataclass_fields__ if name not in ("created", "updated"))
+"""Columns of a new run; the others are the time of the database's clock."""
+
+
+def _row_of(step: StepRow) -> Mapping[str, object]:
+    names = ("run_id", "key", "began", "ended")
+    return {name: getattr(step, name) for name in names} | {"outcome": storable(step.outcome)}
+
+
+def _dumped(progress: Progress) -> Mapping[str, object] | None:
+    """Return the row of events; None if there are none, or if they are too long, which must not lose an outcome."""
+    if not progress.events:
+        return None
+    try:
+        text = Codec().dump_events(progress.events)
+    except InputError as error:
+        _logger.warning("%s: %d events are not recorded: %s", progress.run_id, len(progress.events), error)
+        return None
+    return {"run_id": progress.run_id, "part": progress.part, "events": zlib.compress(text.encode())}
 
 
 class RunWriter:
@@ -26,13 +290,13 @@ class RunWriter:
     A record is written even if the caller is cancelled while it waits, or its event loop is closed.
 
     Args:
-        store: The tables of runs.
+        changes: Writer of changes into the tables.
         driver_id: Id of this process. Nothing is written for a run that another process drives.
     """
 
-    def __init__(self, store: Store, driver_id: str) -> None:
-        self._commits = GroupCommit[Change, bool](partial(store.changes.write, driver_id), "operad-writer")
-        self._clock_offset = store.database.now() - time.time()
+    def __init__(self, changes: RunChanges, driver_id: str) -> None:
+        self._commits = GroupCommit[Change, bool](partial(changes.write, driver_id), "operad-writer")
+        self._clock_offset = changes.database.now() - time.time()
 
     @property
     def waiting_seconds(self) -> float:
@@ -47,48 +311,17 @@ class RunWriter:
         """Become the driver of a run in place of its driver; return False if the run has changed since it was read."""
         return await committed(self._commits.put_soon(TakeOver(run.run_id, run.driver, run.state)))
 
-    def add_events(self, new: NewEvents) -> Future[bool]:
-        """Start to append events to the stored events of a run; see `committed`."""
-        return self._commits.put_soon(new)
+    def put_soon(self, progress: Progress) -> Future[bool]:
+        """Start to store what happened in a run; see `committed`."""
+        return self._commits.put_soon(progress)
 
-    async def update(self, run_id: str, **values: object) -> bool:
-        """Update columns of a run; return False if this process no longer drives the run."""
-        return await committed(self._commits.put_soon(NewState(run_id, values)))
+    async def release(self, run_id: str) -> None:
+        """Stop driving a run, which any process may continue."""
+        await committed(self._commits.put_soon(Progress(run_id, values={"driver": ""})))
 
-    def _now(self) -> float:
+    def now(self) -> float:
         """Return the time of the database's clock, by its difference from the local clock at the start."""
         return time.time() + self._clock_offset
-
-    @contextmanager
-    def recorded(self, run_id: str, key: str) -> Generator[Callable[[str], Awaitable[None]], None, None]:
-        """Record within a context that an operator is running, until its outcome is stored.
-
-        Args:
-            run_id: The run.
-            key: Key of the operator's work in the run.
-
-        Returns:
-            Function that stores the outcome, to be called in the context. It raises `InputError` if another process
-            drives the run.
-        """
-        row = StepRow(run_id, key, began=self._now())
-        noting = asyncio.get_running_loop().call_later(_SHORT, self._commits.put_soon, row)
-        is_kept = False
-
-        async def keep(outcome: str) -> None:
-            nonlocal is_kept
-            is_kept = True
-            noting.cancel()
-            ended = max(row.began, self._now())
-            if not await committed(self._commits.put_soon(replace(row, outcome=outcome, ended=ended, status=DONE))):
-                raise taken_over(run_id)
-
-        try:
-            yield keep
-        finally:
-            noting.cancel()
-            if not is_kept:  # the operator was stopped, perhaps before it was recorded as running
-                self._commits.put_soon(row)
 
 
 async def committed(written: Future[bool]) -> bool:

@@ -1,4 +1,4 @@
-"""Operad's tables of runs, beside those of dbos: runs, operators, processes, questions, take-overs, model calls.
+"""Tables of runs: runs, operators, work of workers, processes, questions, model calls.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
 be called from any thread. While the database cannot be reached, methods retry.
@@ -9,20 +9,17 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.dbos_tables import DbosTables
-from operad.runtime.durable.event_table import EventTable
-from operad.runtime.durable.rows import LONG, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
-from operad.runtime.durable.run_changes import RunChanges
-from operad.runtime.durable.schema_version import VERSION, check_not_newer, statements_from
-from operad.runtime.durable.step_table import StepTable
-from operad.runtime.durable.tables import Tables
+from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.run_writer import RunChanges
+from operad.runtime.durable.steps import StepTable
+from operad.runtime.durable.tables import VERSION, Tables
+from operad.runtime.durable.work_table import WorkTable
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -32,18 +29,20 @@ if TYPE_CHECKING:
 _logger = logging.getLogger(__name__)
 
 
-def _unreadable(version: int) -> str:
-    """Return why the tables of a database with this version cannot be read without a change of the database."""
-    if not version:
-        return "holds no runs, and this user may not write the file; name another database with --db"
+def _of_another_version(version: int) -> str:
+    """Return why a database whose tables have another version is refused, and what to do."""
+    which = "a later version" if version > VERSION else "an earlier development version"
+    remedy = (
+        "upgrade operad (pip install --upgrade 'operad[durable]')" if version > VERSION else "finish its runs there"
+    )
     return (
-        f"an earlier version of operad wrote this database: its tables have version {version}, and this operad reads "
-        f"version {VERSION}; this user may not write the file, so it cannot be brought up to date: use a copy of it"
+        f"{which} of operad wrote this database: its tables have version {version}, and this operad uses version {VERSION}; "
+        f"{remedy}, or name another database with --db"
     )
 
 
 class Store:
-    """Tables of runs in one database, created if missing, and migrated to the version of this release.
+    """Tables of runs in one database, created if missing.
 
     Args:
         url: The database, as returned by `database_url`.
@@ -52,23 +51,21 @@ class Store:
 
     Attributes:
         database: The database.
-        steps: Table of the operators that drivers executed.
-        dbos: Tables of dbos, with the operators that workers executed.
-        events: Table of recorded events.
+        steps: Records of the operators of runs.
+        work: Table of the operators that workers execute.
         changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
 
     Raises:
-        InputError: The database cannot be reached or used, or a later release wrote it.
+        InputError: The database cannot be reached or used, or another version of Operad wrote it.
     """
 
     def __init__(self, url: URL, *, reading: bool = False) -> None:
         self.database = Database(url, reading=reading)
         self._reading = reading
         self._tables = Tables(self.database.sa)
-        self.steps = StepTable(self.database, self._tables)
-        self.dbos = DbosTables(self.database)
-        self.events = EventTable(self.database, self._tables)
+        self.work = WorkTable(self.database, self._tables)
+        self.steps = StepTable(self.database, self._tables, self.work)
         self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)
@@ -78,16 +75,18 @@ class Store:
         self.database.close()
 
     def _set_up(self) -> None:
-        """Migrate the tables if necessary, and check them."""
+        """Create the tables if necessary, and check them."""
         with self.database.reader.connect() as connection:
             version = self._version_in(connection)
             is_foreign = not version and self._reading and self.database.is_sqlite and self._has_tables(connection)
         if is_foreign:
             raise InputError(f"{self.database.name}: is an SQLite file of another program; name another one with --db")
-        if version != VERSION and self.database.read_only:
-            raise InputError(f"{self.database.name}: {_unreadable(version)}")
-        if version != VERSION:
-            self._migrate()
+        if not version and self.database.read_only:
+            raise InputError(
+                f"{self.database.name}: holds no runs, and this user may not write the file; name another database with --db"
+            )
+        if not version:
+            self._create()
         self._check_columns()
 
     def _has_tables(self, connection: Any) -> bool:
@@ -97,32 +96,29 @@ class Store:
         """Return the version of the tables; 0 if there are none.
 
         Raises:
-            InputError: The version is later than this release knows.
+            InputError: The tables have another version than `VERSION`.
         """
         inspector = self.database.sa.inspect(connection)
-        if not inspector.has_table(self._tables.schema.name):
-            return int(inspector.has_table(self._tables.runs.name))
-        version = connection.execute(self.database.sa.select(self._tables.schema.c.version)).scalar()
-        if not isinstance(version, int) or version < 1:
+        version = int(inspector.has_table(self._tables.runs.name))  # version 1 was not written
+        if inspector.has_table(self._tables.schema.name):
+            version = connection.execute(self.database.sa.select(self._tables.schema.c.version)).scalar() or "none"
+        if not isinstance(version, int):
             raise InputError(
                 f"{self.database.name}: the table operad_schema holds no version; was it written by another program?"
             )
-        check_not_newer(self.database.name, version)
+        if version not in (0, VERSION):
+            raise InputError(f"{self.database.name}: {_of_another_version(version)}")
         return version
 
-    def _migrate(self) -> None:
-        """Create missing tables, or migrate tables of an earlier version."""
+    def _create(self) -> None:
+        """Create the tables, unless another process has just created them."""
         sa = self.database.sa
         with self.database.engine.begin() as connection:
             if not self.database.is_sqlite:  # two processes may create the tables at the same time
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
-            version = self._version_in(connection)
-            if not version:
+            if not self._version_in(connection):
                 self._tables.all.create_all(connection)
                 connection.execute(sa.insert(self._tables.schema).values(version=VERSION))
-            elif version < VERSION:
-                for statement in statements_from(version, sqlite=self.database.is_sqlite):
-                    connection.execute(sa.text(statement))
 
     def _check_columns(self) -> None:
         """Raise an error if a table or column is missing, so that it does not occur in the middle of a run."""
@@ -205,29 +201,35 @@ class Store:
                     connection.execute(self.database.sa.insert(copied), rows)
         return True
 
-    def update_run(self, run_id: str, holder: str, **values: object) -> bool:
-        """Update columns of a run that `holder` drives; return False if `holder` no longer drives the run."""
-        table = self._tables.runs
-        change = self.database.sa.update(table).where(table.c.run_id == run_id, table.c.driver == holder)
-        values = {name: storable(value) for name, value in values.items()}
-        return self.database.change(change.values(updated=self.database.clock, **values))
-
     def request_cancel(self, run_id: str) -> None:
         """Request the driver of a run to cancel it."""
         table = self._tables.runs
         self.database.change(self.database.sa.update(table).where(table.c.run_id == run_id).values(cancelling=True))
 
+    def event_parts(self, run_id: str, after: int = 0) -> Sequence[EventPart]:
+        """Return the recorded events of a run in order.
+
+        Args:
+            run_id: The run.
+            after: Number of a part; the parts after it are returned.
+        """
+        table = self._tables.events
+        query = self.database.sa.select(table.c.part, table.c.events)
+        query = query.where(table.c.run_id == run_id, table.c.part > after).order_by(table.c.part)
+        parts = [EventPart(*row) for row in self.database.rows(query)]
+        return [part for part in parts if isinstance(part.events, bytes)]  # pyright: ignore[reportUnnecessaryIsInstance]
+
     def forget(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their operators, questions and events."""
         tables = self._tables
-        all_tables = (tables.steps, tables.questions, tables.takeovers, tables.events, tables.runs)
+        all_tables = (tables.steps, tables.work, tables.questions, tables.events, tables.runs)
         self.database.change(*(self.database.sa.delete(each).where(each.c.run_id.in_(run_ids)) for each in all_tables))
 
     @retried
     def digests(self, pattern: str) -> set[str]:
         """Return all texts that match a pattern in the stored inputs, outcomes and results of all runs."""
         sa, runs, found = self.database.sa, self._tables.runs, set[str]()
-        columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome, *self.dbos.outputs()]
+        columns = [runs.c.call, runs.c.result, self._tables.steps.c.outcome, self._tables.work.c.outcome]
         with self.database.reader.connect() as connection:
             for column in columns:
                 query = sa.select(column).where(column.like("%sha256:%")).execution_options(yield_per=50)
@@ -278,10 +280,13 @@ class Store:
         ]
 
     def leave(self, executor_id: str) -> None:
-        """Remove a process, which then drives no runs, and delete model calls that no longer count against limits."""
+        """Remove a process, which then drives no runs, workers that died long ago, and model calls that count no more."""
         sa, executors, runs, calls = self.database.sa, self._tables.executors, self._tables.runs, self._tables.calls
         self.database.change(
             sa.delete(executors).where(executors.c.id == executor_id),
+            sa.delete(executors).where(
+                executors.c.kind == "worker", executors.c.beat < self.database.clock - 10 * executors.c.max_silence
+            ),
             sa.update(runs).where(runs.c.driver == executor_id).values(driver=""),
             sa.delete(calls).where(calls.c.until <= self.database.clock),
         )
@@ -328,36 +333,6 @@ class Store:
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
         return self.database.change(change.values(answer=answer, answered=self.database.clock))
-
-    # Take-overs
-
-    @retried
-    def count_takeover(self, run_id: str, step_id: str, executor_id: str) -> Sequence[str]:
-        """Record that a process died while executing an operator; return the ids of all processes that did."""
-        sa, table = self.database.sa, self._tables.takeovers
-        values = {"run_id": run_id, "step": step_id, "executor": executor_id, "at": self.database.clock}
-        with suppress(sa.exc.IntegrityError), self.database.engine.begin() as connection:
-            connection.execute(sa.insert(table).values(**values))
-        return self.takeovers(step_id)
-
-    def forget_deaths(self, run_id: str) -> None:
-        """Delete the deaths recorded for operators of a run."""
-        table = self._tables.takeovers
-        self.database.change(self.database.sa.delete(table).where(table.c.run_id == run_id))
-
-    def takeovers_of(self, run_id: str) -> Mapping[str, Sequence[str]]:
-        """Return the ids of the processes that died while executing operators of a run, by step id."""
-        table, by_step = self._tables.takeovers, defaultdict[str, list[str]](list)
-        query = self.database.sa.select(table.c.step, table.c.executor).where(table.c.run_id == run_id)
-        for step_id, executor in self.database.rows(query.order_by(table.c.at)):
-            by_step[step_id].append(executor)
-        return by_step
-
-    def takeovers(self, step_id: str) -> Sequence[str]:
-        """Return the processes that died while executing an operator."""
-        table = self._tables.takeovers
-        query = self.database.sa.select(table.c.executor).where(table.c.step == step_id).order_by(table.c.at)
-        return [row[0] for row in self.database.rows(query)]
 
 
 def _texts(text: object) -> tuple[str, ...]:

@@ -1,8 +1,11 @@
-"""Definitions of Operad's tables, beside those of dbos; see `schema_version` for migrations."""
+"""Definitions of Operad's tables."""
 
 from __future__ import annotations
 
 from typing import Any
+
+VERSION = 6
+"""Version of the tables, to be raised with each change of them. Tables of other versions are refused."""
 
 
 class Tables:
@@ -50,7 +53,6 @@ class Tables:
             self.all,
             column("run_id", text, primary_key=True),
             column("part", number, primary_key=True),
-            column("drive", number),
             column("events", sa.LargeBinary),
         )
         self.executors = sa.Table(
@@ -74,14 +76,19 @@ class Tables:
             column("answered", real),
             column("tool_call", text, server_default=""),
         )
-        self.takeovers = sa.Table(
-            "operad_takeovers",
+        self.work = sa.Table(
+            "operad_work",
             self.all,
-            column("step", text, primary_key=True),
-            column("executor", text, primary_key=True),
-            column("run_id", text, index=True),
-            column("at", real),
+            column("id", text, primary_key=True),
+            *(column(name, text) for name in ("run_id", "key", "queue", "version", "channel", "request")),
+            column("claim", number),
+            *(column(name, text) for name in ("worker", "deaths")),
+            sa.Column("outcome", text),
+            *(column(name, real) for name in ("created", "began", "ended")),
+            sa.UniqueConstraint("run_id", "key"),
         )
+        unfinished = self.work.c.ended == 0
+        sa.Index("ix_operad_work_waiting", self.work.c.queue, postgresql_where=unfinished, sqlite_where=unfinished)
         self.calls = sa.Table(
             "operad_calls",
             self.all,

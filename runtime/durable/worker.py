@@ -5,9 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
 from collections.abc import Sequence
-from concurrent.futures import CancelledError
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -15,13 +13,11 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.durable.codec import Codec
-from operad.runtime.durable.database_names import database_url, file_store
-from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.outcome import Outcome
+from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.database_names import database_url, file_store, with_workers
+from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.question_forwarder import QuestionForwarder
-from operad.runtime.durable.remote import MAX_DEATHS
 from operad.runtime.durable.replay import outcome_of_work
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
@@ -29,7 +25,7 @@ from operad.runtime.durable.shared_agents import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_new_thread, in_thread
-from operad.runtime.durable.wakeups import wakeups
+from operad.runtime.durable.work_table import Claim, delivery_queue
 from operad.runtime.events import (
     Listener,
     OperatorCancelled,
@@ -51,9 +47,12 @@ from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
 
 if TYPE_CHECKING:
-    from dbos import DBOSClient
+    from operad.runtime.durable.delivery import Delivered
 
 _logger = logging.getLogger(__name__)
+
+MAX_DEATHS = 3
+"""Number of workers that may die while executing an operator before it is given up."""
 
 MOST_COUNTED = 1000
 """Maximum number of waiting operators that are counted per queue."""
@@ -72,7 +71,7 @@ class Worker:
         listeners: Functions that are called with every event of the operators that this worker executes.
 
     Raises:
-        InputError: The database cannot be used, or this process already runs a worker.
+        InputError: The database is not PostgreSQL.
         MissingExtraError: The extra ``durable`` is not installed.
     """
 
@@ -87,7 +86,7 @@ class Worker:
         version: str | None = None,
         listeners: Sequence[Listener] = (),
     ) -> None:
-        self.url = database_url(url)
+        self.url = with_workers(database_url(url))
         self.executor = Executor(
             new_executor_id(),
             kind="worker",
@@ -100,11 +99,8 @@ class Worker:
         self._served = {each.queue: each for each in served}
         self._codec = Codec(file_store(files, self.url))
         self._listeners = tuple(listeners)
-        self._tasks: dict[str, asyncio.Task[Outcome]] = {}
-        self._drivers: dict[str, str] = {}
-        self._idle: set[str] = set()
-        self._process: Any = None
-        self._watch = Watch()
+        self._tasks: dict[str, asyncio.Task[str]] = {}
+        self._doing: dict[str, str] = {}
         self._idle_beat = max(BEAT, min(2 * BEAT, limit / 4))
 
     @property
@@ -118,10 +114,8 @@ class Worker:
         Raises:
             Exception: The database cannot be reached, or the worker is not serving.
         """
-        counted = partial(self._client.list_workflows, status="ENQUEUED", limit=MOST_COUNTED)
-        return {
-            queue: len(counted(queue_name=queue, load_input=False, load_output=False)) for queue in self.executor.queues
-        }
+        count = self._store.work.waiting
+        return {queue: count(queue, self.executor.version, MOST_COUNTED) for queue in self.executor.queues}
 
     async def serve(self, stop: asyncio.Event, grace: float = 30.0) -> None:
         """Execute requests until `stop` is set; then take no more requests, and finish those in progress.
@@ -129,63 +123,50 @@ class Worker:
         Args:
             stop: Event that ends the work.
             grace: Seconds for operators in progress to finish; the others are stopped, and left to other workers.
+
+        Raises:
+            InputError: The database cannot be reached or used.
         """
         self._loop = asyncio.get_running_loop()
         self._leaving = threading.Event()
         self._stopping = False
-        dbos_process = import_module("operad.runtime.durable.dbos_process")
-        # dbos stops first: otherwise it could take requests again that are given back, and cancelled operators may not
-        # have ended yet.
         cleanup = ExitStack()
         try:
             store = self._store = await in_thread(Store, self.url)
             cleanup.callback(store.close)
-            self._client: DBOSClient = await in_thread(
-                store.database.with_retries, partial(dbos_process.client, self.url), 0.0
-            )
-            cleanup.callback(self._client.destroy)
+            await in_thread(delivery().set_up, store.database)
             # The first heartbeat is recorded before any request is taken: a process without a heartbeat counts as dead.
             await in_thread(store.database.with_retries, partial(store.beat, self.executor))
             cleanup.callback(store.leave, self.executor.id)
-            cleanup.callback(self._give_back, [self.executor.id])
-            self._wakeups = wakeups(store.database, self.executor.queues, self._wake)
-            cleanup.callback(self._wakeups.stop)
             presence = threading.Thread(target=self._beat, name="operad-presence", daemon=True)
             presence.start()
             cleanup.callback(self._stop_beating, presence)
-            self._process = await in_thread(store.database.set_up, partial(self._launch, dbos_process))
-            cleanup.callback(self._process.stop)
-            await stop.wait()
-            stopping = in_new_thread(partial(self._process.stop, round(grace)), "operad-stop")
-            await asyncio.wrap_future(stopping)
+            self._claims = GroupCommit(partial(store.work.claim, self.executor.id), "operad-claims")
+            self._ends = GroupCommit(partial(store.work.end, self.executor.id), "operad-outcomes")
+            await self._take_requests(stop, grace)
         finally:
-            await self._stop_all()
             await asyncio.wrap_future(in_new_thread(cleanup.close, "operad-stop"))
 
-    def _launch(self, dbos_process: Any) -> Any:
-        queues = dbos_process.Queues(
-            self.executor.queues, self.executor.concurrency, self._wake_driver, lambda: self._wakeups.listening
+    async def _take_requests(self, stop: asyncio.Event, grace: float) -> None:
+        """Execute requests until `stop` is set, and for up to `grace` seconds those in progress; then give them back."""
+        queues = [delivery_queue(queue, self.executor.version) for queue in self.executor.queues]
+        deliveries = delivery().Deliveries(
+            self._store.database, queues, self.executor.concurrency, self.executor.limit, self._handle
         )
-        return dbos_process.launch(
-            self.url, self.executor.id, self._perform, queues=queues, version=self.executor.version
-        )
-
-    def _wake(self, queue: str, _: str) -> None:
-        """Look for requests in a queue; called for each wake-up."""
-        if self._process is not None:
-            self._process.wake(queue)
-
-    def _wake_driver(self, step_id: str) -> None:
-        """Wake the driver that waits for an outcome, which has just been recorded; called in a thread of dbos."""
-        if driver := self._drivers.pop(step_id, ""):
-            self._wakeups.send(driver, step_id)
-
-    async def _stop_all(self) -> None:
-        self._stopping = True
-        tasks = list(self._tasks.values())
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        # In an event loop of its own, the queue gives signs of life also while an operator blocks that of the worker.
+        running = asyncio.wrap_future(in_new_thread(lambda: asyncio.run(deliveries.run()), "operad-queue"))
+        stopped = asyncio.ensure_future(stop.wait())
+        try:
+            await asyncio.wait([stopped, running], return_when=asyncio.FIRST_COMPLETED)
+            deliveries.stop()
+            await asyncio.wait([running], timeout=grace)
+        finally:
+            stopped.cancel()
+            deliveries.stop()
+            self._stopping = True
+            for task in list(self._tasks.values()):
+                task.cancel()
+            await asyncio.shield(running)
 
     def _stop_beating(self, presence: threading.Thread) -> None:
         self._leaving.set()
@@ -193,16 +174,52 @@ class Worker:
 
     # Work
 
-    def _perform(self, step_id: str, request: str) -> str:
-        """Execute a request, and return its outcome as text; called in a thread of dbos, which records the outcome."""
+    async def _handle(self, work_id: str) -> Delivered:
+        """Handle delivered work; called in the event loop of the queue."""
+        return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(self._execute(work_id), self._loop))
+
+    async def _execute(self, work_id: str) -> Delivered:
+        """Claim delivered work, execute it, and record its outcome."""
+        delivered = delivery().Delivered
         try:
-            given = self._codec.load(request, dict)
-            self._drivers[step_id] = str(given.get("driver", ""))
+            if self._stopping:
+                return delivered.AGAIN
+            claim = await self._claims.put(work_id)
+            if claim is None:
+                return delivered.DONE
+            text = await self._outcome_text(claim)
+            if text is not None and await self._ends.put((claim, text)):
+                return delivered.DONE
+            is_mine = await in_thread(self._store.work.give_back, self.executor.id, claim)
+            return delivered.AGAIN if is_mine else delivered.TAKEN if is_mine is None else delivered.DONE
+        except Exception as error:
+            _logger.exception("%s: a fault of operad; the request is delivered again: %s", work_id, describe(error))
+            return delivered.TAKEN
+
+    async def _outcome_text(self, claim: Claim) -> str | None:
+        """Execute claimed work, and return its outcome as text; None if it was stopped."""
+        step_id = f"{claim.run_id}:{claim.key}"
+        if len(claim.deaths) >= MAX_DEATHS:
+            _logger.warning("%s: given up, because %d workers died while executing it", step_id, len(claim.deaths))
+            return self._codec.dump(Outcome(error=poisoned(claim)))
+        if claim.deaths:
+            _logger.warning("%s: starts anew, because its worker died", step_id)
+        if self._stopping:
+            return None
+        task = self._tasks[claim.id] = asyncio.ensure_future(self._text_of(step_id, claim.request))
+        self._doing[claim.id] = step_id
+        try:
+            await asyncio.wait([task])
+        finally:
+            del self._tasks[claim.id], self._doing[claim.id]
+        return None if task.cancelled() else task.result()
+
+    async def _text_of(self, step_id: str, request: str) -> str:
+        """Execute a request, and return its outcome as text."""
+        try:
+            given = await in_thread(self._codec.load, request, dict)
             found = self._served[given["queue"]].find(given["address"])
-            future = asyncio.run_coroutine_threadsafe(self._tracked(step_id, given, found), self._loop)
-            return self._codec.dump(future.result())
-        except (asyncio.CancelledError, CancelledError) as error:
-            raise _StoppedError from error
+            return await in_thread(self._codec.dump, await self._outcome(step_id, given, found))
         except OperadError as error:
             return self._codec.dump(Outcome(error=error))
         except Exception as error:  # noqa: BLE001 - the outcome reports the error to the driver
@@ -210,17 +227,6 @@ class Worker:
                 f"the worker cannot read its request: {describe(error)}; was it written by another program?"
             )
             return self._codec.dump(Outcome(error=unreadable))
-
-    async def _tracked(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
-        """Execute a request in a task that is registered in `_tasks` while it runs."""
-        if self._stopping:  # the request was taken just before the worker stopped taking requests
-            raise asyncio.CancelledError
-        task = self._tasks[step_id] = asyncio.ensure_future(self._outcome(step_id, given, found))
-        try:
-            return await task
-        finally:
-            if self._tasks.get(step_id) is task:
-                del self._tasks[step_id]
 
     async def _outcome(self, step_id: str, given: dict[str, Any], found: Found) -> Outcome:
         """Execute an operator, and return its outcome.
@@ -284,92 +290,21 @@ class Worker:
             ended(failed, attempt=scope.attempt)
         return outcome
 
-    # Heartbeat, and dead workers
+    # Heartbeat
 
     def _beat(self) -> None:
-        """Record heartbeats, and periodically look for dead workers and lost requests; runs in its own thread."""
-        well_since = beaten = looked = searched = time.monotonic()
+        """Record heartbeats, and stop work that was cancelled or taken over; runs in its own thread."""
         while not self._leaving.wait(BEAT if self._tasks else self._idle_beat):
-            doing = tuple(self._tasks)
+            doing = dict(self._doing)
             try:
-                self._store.beat(replace(self.executor, doing=doing))
-                now = time.monotonic()
-                if now - beaten > self.executor.limit:
-                    well_since = (
-                        now  # this worker was silent, perhaps as others were: count no worker as dead for a while
-                    )
-                beaten = now
-                self._stop_lost_work(doing)
-                if now - looked > self.executor.limit / 5:
-                    looked = now
-                    self._take_over(now - well_since)
-                if now - searched > self.executor.limit:
-                    searched = now
-                    self._give_back_lost()
+                self._store.beat(replace(self.executor, doing=tuple(doing.values())))
+                for work_id in doing.keys() - (self._store.work.held(self.executor.id, [*doing]) if doing else set()):
+                    if task := self._tasks.get(work_id):
+                        self._loop.call_soon_threadsafe(task.cancel)
             except self._store.database.errors:
-                well_since = time.monotonic()
+                continue  # the database cannot be reached at the moment, by any process
             except Exception as error:  # noqa: BLE001 - the next heartbeat may succeed
-                _logger.warning("cannot check other workers, will try again: %s", error)
-
-    def _stop_lost_work(self, doing: Sequence[str]) -> None:
-        """Stop work that was cancelled, or given to another worker while this process was silent."""
-        if not doing:
-            return
-        still_mine = self._begun(workflow_ids=list(doing), executor_id=self.executor.id)
-        for step_id in set(doing) - {step.workflow_id for step in still_mine}:
-            if task := self._tasks.get(step_id):
-                self._loop.call_soon_threadsafe(task.cancel)
-
-    def _begun(self, **which: Any) -> Sequence[Any]:
-        """Return the requests among some that were begun and have not ended."""
-        return self._client.list_workflows(**which, status="PENDING", load_input=False, load_output=False)
-
-    def _give_back_lost(self) -> None:
-        """Give back requests of this worker that are not executed: dbos lost them when the database failed."""
-        mine = self._begun(executor_id=self.executor.id, queue_name=list(self.executor.queues))
-        idle = {step.workflow_id: step.queue_name or "" for step in mine if step.workflow_id not in self._tasks}
-        for step_id in self._idle & idle.keys():
-            if self._return_to(idle[step_id], step_id, self.executor.id):
-                _logger.warning("%s: starts anew, because the database failed while it was taken or finished", step_id)
-        self._idle = set(idle)
-
-    def _return_to(self, queue: str, step_id: str, begun_by: str) -> bool:
-        """Put a request back into its queue, and wake the workers; see `give_back` of `dbos_process`."""
-        give_back = import_module("operad.runtime.durable.dbos_process").give_back
-        returned = give_back(self._client, step_id, begun_by, queue)
-        if returned:
-            self._wakeups.send(queue)
-        return returned
-
-    def _take_over(self, well: float) -> None:
-        """Give requests of dead workers back to the queue, if this worker has been well for long enough.
-
-        Args:
-            well: Seconds since which this worker has had regular heartbeats and a working database.
-        """
-        dead = [each for each in self._store.executors() if each.kind == "worker" and self._watch.is_dead(each)]
-        if not dead or well <= self.executor.limit:
-            return
-        self._give_back([executor.id for executor in dead], died=True)
-        for executor in dead:
-            if executor.silent > 10 * executor.limit:
-                self._store.leave(executor.id)
-
-    def _give_back(self, executor_ids: Sequence[str], *, died: bool = False) -> None:
-        """Give the unfinished requests of workers back; if they `died`, give up requests with too many deaths."""
-        for step in self._begun(executor_id=list(executor_ids), queue_name=list(self.executor.queues)):
-            step_id, queue = step.workflow_id, step.queue_name or ""
-            if died:
-                run_id = step_id.partition(":")[0]
-                deaths = self._store.count_takeover(run_id, step_id, step.executor_id or "")
-                if len(deaths) >= MAX_DEATHS:
-                    _logger.warning("%s: given up, because %d workers died while executing it", step_id, len(deaths))
-                    self._client.cancel_workflow(step_id)
-                    continue
-            # only if that worker still has it: another dead one may have started it since, whose death must be counted
-            recovered = self._return_to(queue, step_id, step.executor_id or "")
-            if recovered and died:
-                _logger.warning("%s: starts anew, because its worker died", step_id)
+                _logger.warning("the heartbeat failed, will try again: %s", describe(error))
 
 
 class _RunOfOneOperator(Run):
@@ -380,5 +315,14 @@ class _RunOfOneOperator(Run):
         return self._call.transcript
 
 
-class _StoppedError(BaseException):
-    """Error that ends stopped work, so that dbos records no outcome."""
+def poisoned(claim: Claim) -> InputError:
+    """Return the error for an operator that is given up because several workers died while executing it."""
+    return InputError(
+        f"operator {claim.key!r} of run {claim.run_id!r} was given up: {len(claim.deaths)} workers died while executing it "
+        f"({', '.join(claim.deaths)}); find out why, then: operad runs resume {claim.run_id}"
+    )
+
+
+def delivery() -> Any:
+    """Return the module `delivery`, which is imported when it is used, because it takes half a second."""
+    return import_module("operad.runtime.durable.delivery")

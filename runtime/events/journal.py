@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from urllib.parse import unquote
 
 from operad.runtime.events import Scope, current_scope
@@ -30,6 +30,21 @@ def key_of(scope: Scope, part: str = "") -> str:
         if (part or outer is not scope) and outer.attempt > 1:
             steps[place] += f"~{outer.attempt}"
     return "/".join([*steps, "", part.translate(_QUOTED)] if part else steps)
+
+
+def key_at(path: Sequence[str], places: Sequence[tuple[int, int] | None]) -> str:
+    """Return the key of an operator's work from the rounds and attempts in which it took place; see `key_of`.
+
+    Args:
+        path: Path of the operator.
+        places: Round and attempt of the operator at each step of the path; None for the other steps.
+    """
+    steps = [step.translate(_QUOTED) for step in path]
+    for number, place in enumerate(places):
+        round_number, attempt = place or (1, 1)
+        is_around = number < len(path) - 1
+        steps[number] += f"@{round_number}" * (round_number > 1) + f"~{attempt}" * (is_around and attempt > 1)
+    return "/".join(steps)
 
 
 def bare(key: str) -> tuple[list[str], list[int]]:

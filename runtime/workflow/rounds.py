@@ -1,6 +1,6 @@
 """Rounds of a run as a pure state machine: the best round, what is repaired in the next one, and the end of the run.
 
-A live run, and `history`, which derives the events of a stored run, use the same transitions:
+A run, and a durable run that is resumed over its kept outcomes, use the same transitions:
 
 | state | event | next state |
 |---|---|---|
@@ -31,9 +31,6 @@ from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.places import faults_of, place_of
 
-Verdict = WorkflowMessage | RoundFinished
-"""Verdict that ends a round: a message of an evaluator, or its event."""
-
 AGAIN = "an operator after it was at fault again"
 CUT = "no operator was blamed, and the evaluator did not see all of its work"
 NO_BLAME = "no operator was blamed"
@@ -57,7 +54,7 @@ class Rounds(Struct, frozen=True):
 
     max_rounds: int = 1
     number: int = 0
-    best: Verdict | None = None
+    best: WorkflowMessage | None = None
     best_round: int = 0
     repairs: tuple[Fault, ...] = ()
     reasons: Mapping[str, str] = {}
@@ -154,6 +151,6 @@ def _suspects(
     return faults, dict.fromkeys(suspects, reason)
 
 
-def _rank(verdict: Verdict) -> tuple[int, float]:
+def _rank(verdict: WorkflowMessage) -> tuple[int, float]:
     """Return the rank of a verdict: by its status, then by its score."""
     return verdict.status.priority, float("-inf") if verdict.score is None else verdict.score

@@ -15,9 +15,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
-from operad.runtime.durable.rows import PAUSED, RUNNING
 from operad.runtime.durable.threads import in_thread
-from operad.runtime.events import Event, RunFailed, RunFinished
+from operad.runtime.events import Event
 from operad.runtime.events.events_file import EventsFile
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.workflow.workflow import Workflow
@@ -206,24 +205,17 @@ class _Position:
 
     Attributes:
         state: State of the run in the database if all its events were read; None to read again.
-        part: Number of the last part of recorded events.
-        last: The last recorded event.
-        known: The events that were derived from the stored records.
+        part: Number of the last part of the events.
         note: Remark on the run for the reader.
     """
 
     state: object = None
     part: int = 0
-    last: Event | None = None
-    known: Sequence[Event] = ()
     note: str = ""
 
 
 class LedgerSource:
     """A durable run in a database, driven by any process.
-
-    The events of a run in progress are read as they are recorded. Those of an interrupted or resumed run are derived
-    anew from its stored records when these change.
 
     Args:
         ledger: The database.
@@ -250,7 +242,7 @@ class LedgerSource:
         return self
 
     async def news(self) -> Sequence[Event]:
-        """Return the events stored since the last call; all events, if the earlier ones have changed."""
+        """Return the events stored since the last call; all events, if earlier ones were dropped."""
         if time.monotonic() < self._next_query:
             return ()
         try:
@@ -271,15 +263,8 @@ class LedgerSource:
         state = (kept.state, kept.drives, kept.updated, driven)
         if state == position.state:
             return (), replace(position, note=note)
-        if kept.drives == 1 and (driven or kept.state not in (RUNNING, PAUSED)):
-            new, part = self._ledger.recorded_events(self._run_id, position.part)
-            last = new[-1] if new else position.last
-            if last is not None and (driven or isinstance(last, RunFinished | RunFailed)):
-                return new, _Position(None if driven else state, part, last, note=note)
-        events = self._ledger.events(self._run_id)
-        count = len(position.known)
-        new = events[count:] if events[:count] == position.known else events
-        return new, _Position(state, known=events, note=note)
+        new, part = self._ledger.events_after(self._run_id, position.part)
+        return new, _Position(None if driven else state, part, note)
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
         """Answer a question: the driver of the run receives the answer, now or when the run is resumed.

@@ -2,9 +2,8 @@
 
     python test/benchmark/bench_durable.py
 
-An operator only creates its message. Workers are processes on this machine; "polling" is the same without wake-ups. For
-comparison, steps of dbos alone and single commits are measured. The measurements take turns, and the minimum counts; on
-a busy machine, only the ratios are meaningful.
+An operator only creates its message. Workers are processes on this machine. For comparison, single commits are measured.
+The measurements take turns, and the minimum counts; on a busy machine, only the ratios are meaningful.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
 from typing import Any
@@ -33,7 +32,7 @@ from sqlalchemy import create_engine
 from sqlalchemy import text as sql
 
 from operad.runtime import Agent, BuiltinWorkflow, Profile, Workflow, WorkflowMessage
-from operad.runtime.durable import Ledger, dispatch, worker
+from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.store import Store
@@ -43,8 +42,8 @@ SHAPES: Mapping[str, Graph] = {"chain 50": chain(50), "wide 50": fan(50)}
 PLAIN = "nothing kept"
 
 IDLE = "idle worker"
-IDLE_AFTER, IDLE_FOR = 70.0, 20.0
-"""Seconds after its start from which, and for which, an idle worker is watched: dbos polls more in its first minute."""
+IDLE_AFTER, IDLE_FOR = 10.0, 20.0
+"""Seconds after its start from which, and for which, an idle worker is watched."""
 
 
 class Nothing:
@@ -85,44 +84,13 @@ def kept(url: str, graph: Graph) -> float:
 
 
 _opened: list[Ledger] = []
-"""The ledger of this process: a program opens its database once, as dbos is launched once."""
+"""The ledger of this process: a program opens its database once."""
 
 
 def with_workers(url: str, graph: Graph) -> float:
     workflow = workflow_of(graph)
     workflow.keep_in(Ledger(url, workers=served(workflow)))
     return seconds_of(workflow)
-
-
-def steps_of_dbos(url: str, graph: Graph) -> float:
-    """Run a workflow of dbos alone, with a step for each operator, in sequence or concurrently."""
-    from dbos import DBOS, SetWorkflowID
-
-    Store(database_url(url)).close()  # which sets the journal of SQLite for all
-    if not _launched:
-        DBOS(config={"name": "bench", "system_database_url": url, "log_level": "ERROR"})
-
-        @DBOS.step()
-        async def step(number: str) -> str:
-            return number
-
-        @DBOS.workflow()
-        async def steps(numbers: list[str], at_once: bool) -> None:
-            if at_once:
-                await asyncio.gather(*map(step, numbers))
-            else:
-                for number in numbers:
-                    await step(number)
-
-        DBOS.launch()
-        _launched.append(steps)
-    began = perf_counter()
-    with SetWorkflowID(os.urandom(8).hex()):
-        asyncio.run(_launched[0](list(graph), graph["1"] != ["0"]))
-    return perf_counter() - began
-
-
-_launched: list[Any] = []
 
 
 def commits(url: str, graph: Graph) -> float:
@@ -139,28 +107,8 @@ def commits(url: str, graph: Graph) -> float:
 
 
 MEASURES: Mapping[str, Callable[[str, Graph], float]] = {
-    each.__name__: each for each in (plainly, kept, with_workers, steps_of_dbos, commits)
+    each.__name__: each for each in (plainly, kept, with_workers, commits)
 }
-
-
-class NoWakeups:
-    """Wake-ups that never arrive."""
-
-    listening = False
-
-    def __init__(self, *_: object) -> None: ...
-
-    def send(self, topic: str, text: str = "") -> None: ...
-
-    def sending(self, topics: object) -> AbstractContextManager[Callable[[object], None]]:
-        return nullcontext(lambda _: None)
-
-    def stop(self) -> None: ...
-
-
-def poll() -> None:
-    """Disable wake-ups in this process."""
-    dispatch.wakeups = worker.wakeups = NoWakeups
 
 
 def seconds_of(workflow: Workflow) -> float:
@@ -170,9 +118,9 @@ def seconds_of(workflow: Workflow) -> float:
 
 
 @contextmanager
-def working(url: str, shape: str, count: int, polling: bool) -> Iterator[list[int]]:
+def working(url: str, shape: str, count: int) -> Iterator[list[int]]:
     """Run workers until the block ends; yield their process ids."""
-    command = [sys.executable, __file__, "--work", json.dumps([url, shape, polling])]
+    command = [sys.executable, __file__, "--work", json.dumps([url, shape])]
     workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
     try:
         yield [worker.pid for worker in workers]
@@ -182,33 +130,29 @@ def working(url: str, shape: str, count: int, polling: bool) -> Iterator[list[in
             worker.wait()
 
 
-async def work(url: str, shape: str, polling: bool) -> None:
-    if polling:
-        poll()
+async def work(url: str, shape: str) -> None:
     await Worker(url, [served(workflow_of(SHAPES[shape]))], concurrency=4).serve(asyncio.Event())
 
 
-def in_one_process(url: str, name: str, workers: int, polling: bool, turns: int) -> dict[str, float]:
+def in_one_process(url: str, name: str, workers: int, turns: int) -> dict[str, float]:
     """Return the minimum seconds by shape; the first turn creates the tables and does not count."""
-    if polling:
-        poll()
     costs: dict[str, float] = {}
     for shape, graph in SHAPES.items():
-        with working(url, shape, workers, polling):
+        with working(url, shape, workers):
             MEASURES[name](url, graph)
             costs[shape] = min(MEASURES[name](url, graph) for _ in range(turns))
     return costs
 
 
-def apart(url: str, name: str, turns: int, *, workers: int = 0, polling: bool = False) -> dict[str, float]:
+def apart(url: str, name: str, turns: int, *, workers: int = 0) -> dict[str, float]:
     """Measure in a new process, because a process has one database."""
-    command = [sys.executable, __file__, "--measure", json.dumps([url, name, workers, polling, turns])]
+    command = [sys.executable, __file__, "--measure", json.dumps([url, name, workers, turns])]
     return json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
 
 
-def idle(url: str, polling: bool) -> float:
+def idle(url: str) -> float:
     """Return the share of a core that an idle worker uses."""
-    with working(url, next(iter(SHAPES)), 1, polling) as (pid,):
+    with working(url, next(iter(SHAPES)), 1) as (pid,):
         sleep(IDLE_AFTER)
         before = processor_seconds(pid)
         sleep(IDLE_FOR)
@@ -235,14 +179,15 @@ def table_of(measured: Mapping[str, Mapping[str, float]]) -> Table:
 def rows(kind: Any, turns: int) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield all measurements of one kind of database."""
     yield f"{kind.name}, a commit each", apart(kind.new(), "commits", turns)
-    yield f"{kind.name}, steps of dbos", apart(kind.new(), "steps_of_dbos", turns)
     yield kind.name, apart(kind.new(), "kept", turns)
-    for polling in (True, False):
-        how = ", polling" if polling else ""
-        costs = apart(kind.new(), "with_workers", turns, workers=1, polling=polling)
-        yield f"{kind.name}, 1 worker{how}", costs | {IDLE: idle(kind.new(), polling)}
-    for count in (2, 4):
-        yield f"{kind.name}, {count} workers", apart(kind.new(), "with_workers", turns, workers=count)
+    if isinstance(kind, Sqlite):
+        return
+    for count in (1, 2, 4):
+        costs = apart(kind.new(), "with_workers", turns, workers=count)
+        yield (
+            f"{kind.name}, {count} worker{'s' * (count > 1)}",
+            costs | ({IDLE: idle(kind.new())} if count == 1 else {}),
+        )
 
 
 def main() -> None:
@@ -271,7 +216,7 @@ def main() -> None:
             args.page,
             text,
             "durable",
-            [where for where in measured if not where.endswith(("steps of dbos", "a commit each"))],
+            [where for where in measured if not where.endswith("a commit each")],
         )
         write_into(args.page, text, "durable")
         end(worse)

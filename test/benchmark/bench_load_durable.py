@@ -386,6 +386,7 @@ def measure(args: argparse.Namespace) -> None:
             (kind.name, who): {count: apart(who, kind.new(), runs, count) for count, runs in counts.items()}
             for kind in kinds
             for who in args.only or WHO
+            if not (WHO[who][2] and isinstance(kind, Sqlite))  # workers need a server
         }
         tables = [runs_table(measured)]
         if not args.only:

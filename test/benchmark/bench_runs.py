@@ -23,7 +23,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "support"))
 
-import kept_before  # pyright: ignore[reportMissingImports]
+import stored_runs  # pyright: ignore[reportMissingImports]
 from page import machine, write_figures
 
 OPERAD = (sys.executable, "-c", "from operad.cli.entry import main; main()")
@@ -103,11 +103,11 @@ def main() -> None:
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "runs.sqlite"
-        kept_before.execute(path, "finished")
+        stored_runs.execute(path, "finished")
         with closing(sqlite3.connect(path)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         empty = size(path)
-        kept_before.fill(path, args.runs)
+        stored_runs.fill(path, args.runs)
         each = (size(path) - empty) / args.runs
         print(f"{args.runs:,} runs of 6 operators: {each:,.0f} bytes a run")
         timed("operad runs list", path, "list")

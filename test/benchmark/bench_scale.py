@@ -44,8 +44,8 @@ WORKERS = (1, 2, 4)
 CONCURRENCY = 8
 TURNS = 3
 
-REST, IDLE_FOR = 70.0, 20.0
-"""Seconds until workers count as idle, and for which they are watched: dbos polls more at first."""
+REST, IDLE_FOR = 10.0, 20.0
+"""Seconds until workers count as idle, and for which they are watched."""
 
 MODEL = ((10_000, 4), (100_000, 10), (1_000_000, 100))
 """Runs a day, and workers."""

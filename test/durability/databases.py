@@ -75,7 +75,7 @@ class Sqlite:
             other.execute("ROLLBACK")
 
     def drop_notifications(self, url: str) -> None:
-        shutil.rmtree(f"{path_of(url)}.wake", ignore_errors=True)
+        """Do nothing: files have no notifications."""
 
     def is_write_locked(self, url: str) -> bool:
         with closing(sqlite3.connect(path_of(url), timeout=0, isolation_level=None)) as other:

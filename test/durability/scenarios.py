@@ -17,7 +17,7 @@ from graph import THROWS
 from trial import Begin, HungError, Process, Trial, TrialResult
 
 from operad.runtime import OperadError
-from operad.runtime.durable.remote import MAX_DEATHS
+from operad.runtime.durable.worker import MAX_DEATHS
 
 SILENCE = 2.0
 """Seconds without a heartbeat after which a process counts as dead, in scenarios that wait for that."""
@@ -227,8 +227,8 @@ def worker_stopped(trial: Trial) -> None:
     trial.check(driving)
 
 
-def wakeups_lost(trial: Trial, times: int = 20) -> None:
-    """Drop notifications repeatedly: delete the pipes, or end the connections that listen."""
+def notifications_lost(trial: Trial, times: int = 20) -> None:
+    """Drop notifications repeatedly: end the connections that listen."""
     driving = trial.drive()
     for _ in range(2):
         trial.work()
@@ -313,7 +313,7 @@ SCENARIOS: Mapping[str, Scenario] = {
     "file deleted": Scenario(file_deleted),
     "worker killed": Scenario(worker_killed, limit=SILENCE, workers=True),
     "worker stopped, woken": Scenario(worker_stopped, limit=SILENCE, workers=True),
-    "wake-ups lost": Scenario(wakeups_lost, limit=SILENCE, workers=True),
+    "notifications lost": Scenario(notifications_lost, limit=SILENCE, workers=True),
     "database gone from workers": Scenario(database_gone_from_workers, limit=SILENCE, workers=True),
     "worker of another version": Scenario(worker_of_another_version, limit=SILENCE, workers=True),
     "operator that kills": Scenario(poison, limit=SILENCE, workers=True),
@@ -343,6 +343,8 @@ def run_scenario(
         UnsupportedError: The machine or the database does not support it.
     """
     scenario = SCENARIOS[name]
+    if scenario.workers and isinstance(databases, Sqlite):
+        raise UnsupportedError("workers need a server")
     began = time.monotonic()
     trial = Trial(
         databases,

@@ -18,7 +18,6 @@ SHORT = [
     ("many runs resumed", {"runs": 40, "times": 1}),
     ("disk full", {}),
     ("file deleted", {}),
-    ("worker killed", {"times": 1}),
 ]
 LONG = [
     ("driver killed", {"times": 2}),
@@ -26,18 +25,22 @@ LONG = [
     ("driver stopped, woken", {}),
     ("driver stopped in writing", {"seconds": 0}),
     ("database gone", {"seconds": 3}),
-    ("worker killed", {"times": 1}),
-    ("worker of another version", {}),
-    ("wake-ups lost", {"times": 3}),
-    ("operator that kills", {}),
 ]
-ON_A_SERVER = [("driver killed", {"times": 1}), ("killed after a verdict", {}), ("wake-ups lost", {"times": 3})]
+ON_A_SERVER = [
+    ("driver killed", {"times": 1}),
+    ("killed after a verdict", {}),
+    ("notifications lost", {"times": 3}),
+    ("worker killed", {"times": 1}),
+]
 LONG_ON_A_SERVER = [
     ("database gone from workers", {"seconds": 1}),
     ("driver killed", {"times": 2}),
     ("driver stopped, woken", {}),
     ("database gone", {"seconds": 3}),
+    ("operator that kills", {}),
     ("worker killed", {"times": 1}),
+    ("worker of another version", {}),
+    ("worker stopped, woken", {}),
 ]
 
 

@@ -81,7 +81,7 @@ EXPECTED = {f"{path.stem}.py": path.read_text(encoding="utf-8") for path in sort
 NEEDS = {
     "awel_dag.py": "dbgpt",
     "awel_operators.py": "dbgpt",
-    "durable_approval.py": "dbos",
+    "durable_approval.py": "sqlalchemy",
     "fastapi_sse.py": "fastapi",
 }
 EVERY = [*EXPECTED, "durable_approval.py", "fastapi_sse.py"]
@@ -118,7 +118,7 @@ def test_an_example_prints_what_a_script_makes_of_it(name, run):
 
 
 def test_a_durable_job_waits_for_a_person_in_no_process(run):
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     with ScriptedModel([Say("Thank you, Nils.")]) as scripted:
         assert run("durable_approval.py", "start", **endpoint(scripted)).startswith(
             "Send this? Thank you, Nils.\nwaits; go on with: python "

@@ -15,7 +15,7 @@ import pytest
 import operad
 from operad.runtime.testing import Plausible, ScriptedModel
 
-HEAVY = "dbgpt dbos jinja2 jsonschema networkx numpy openai pydantic yaml".split()
+HEAVY = "dbgpt jinja2 jsonschema networkx numpy openai pydantic sqlalchemy yaml".split()
 
 
 def in_a_new_process(code):

@@ -15,17 +15,18 @@ import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.cli import main as cli
 from operad.cli.durable import new_run_id
 from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
-from operad.runtime.durable.step_timeline import Outcome, StoredStep
+from operad.runtime.durable.steps import StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """
@@ -603,7 +604,7 @@ def test_a_database_that_cannot_be_written_is_one_message(operad, tmp_path):
 
 
 def test_without_the_extra_it_is_said_what_to_install(operad, monkeypatch):
-    monkeypatch.setitem(sys.modules, "dbos", None)
+    monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for command in (["runs", "list"], ["run", "three.yaml", "--job", "Greet Ada.", "--durable"]):
         status, _, err = operad(*command)
         assert (status, "pip install 'operad[durable]'" in err) == (2, True)

@@ -23,8 +23,8 @@ experts:
     workflow: [[*writer]]
 """
 HEAVY = (
-    "dbgpt dbos fastapi fsspec httpx jinja2 jsonschema litellm matplotlib mcp networkx numpy onnxruntime openai opentelemetry "
-    "pandas pydantic_monty scipy sqlalchemy starlette tokenizers typst uvicorn xllamacpp"
+    "dbgpt fastapi fsspec httpx jinja2 jsonschema litellm matplotlib mcp networkx numpy onnxruntime openai opentelemetry "
+    "pandas pgqueuer psycopg pydantic_monty scipy sqlalchemy starlette tokenizers typst uvicorn xllamacpp"
 ).split()
 UNUSED = [
     "rich", "urllib.request", "operad.flows.formats.table", "operad.runtime.durable.ledger",

@@ -1,17 +1,19 @@
 """`operad worker`, `operad workers`, and `operad run … --workers`, in a folder of their own."""
 
 import json
+import os
 import signal
 import subprocess
 import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.cli import main as cli
 from operad.runtime.durable.database_names import database_url
@@ -48,12 +50,12 @@ RENDEZVOUS = 60.0
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch):
+def place(tmp_path, monkeypatch, postgresql):
     """A folder with two.yaml; runs are kept there."""
     monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
-    monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
+    monkeypatch.setenv("OPERAD_DB", postgresql.new())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")
     (tmp_path / "worker_steps.py").write_text(STEPS)
@@ -77,7 +79,7 @@ def operad(place, monkeypatch, capsys):
         return status, captured.out, captured.err
 
     yield operad
-    leave(database_url(place / "runs.sqlite"))
+    leave(database_url(os.environ["OPERAD_DB"]))
 
 
 @pytest.fixture
@@ -120,11 +122,9 @@ def ended(process):
 
 
 def status_of(step_id):
-    ledger = Ledger("runs.sqlite")
-    try:
-        return ledger.steps.client.list_workflows(workflow_ids=[step_id])[0].status
-    finally:
-        ledger.close()
+    run_id, _, key = step_id.partition(":")
+    with closing(Ledger(os.environ["OPERAD_DB"])) as ledger:
+        return {row.key: row.status for row in ledger.steps.of_run(run_id)}.get(key)
 
 
 def test_a_run_is_done_by_a_worker_and_workers_says_who_lives(place, operad, begun):
@@ -154,7 +154,7 @@ def test_a_run_is_done_by_a_worker_and_workers_says_who_lives(place, operad, beg
     status, out, err = ended(worker)
     assert (status, out) == (0, "")
     first, second, third = err.splitlines()
-    assert first.startswith(f"worker: {told['worker']['id']}, version {told['worker']['version']}, {place}")
+    assert first.startswith(f"worker: {told['worker']['id']}, version {told['worker']['version']}, postgresql://")
     assert second == f"serves: two ({queue}), 2 operators at once"
     assert third.startswith("shutting down: operators in progress have 30 s; a second signal ends them at once")
     assert {pid for _, pid in ran()} == {worker.pid}
@@ -203,13 +203,13 @@ def test_a_worker_that_is_to_end_finishes_or_gives_back_what_it_is_at(place, beg
 
 
 STAYS = """
-import asyncio, signal
+import asyncio, os, signal
 from operad.configs.runnable import Source
 from operad.configs.runnable import make
 from operad.runtime.durable import Worker
 
 async def main():
-    worker = Worker("runs.sqlite", [make(Source(file="two.yaml"), trust=True).served()])
+    worker = Worker(os.environ["OPERAD_DB"], [make(Source(file="two.yaml"), trust=True).served()])
     serving = asyncio.ensure_future(worker.serve(asyncio.Event()))
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, serving.cancel)
     await asyncio.wait([serving])
@@ -271,6 +271,14 @@ def until_said(process, words):
         (
             ["worker", "two.yaml", "--db", "postgresql://u:secret@localhost:1/x"],
             "check that the server runs, and that the address is right",
+        ),
+        (
+            ["worker", "two.yaml", "--db", "runs.sqlite"],
+            "runs.sqlite is an SQLite file; to start a local server, and to see its URL for --db: operad postgres",
+        ),
+        (
+            ["run", "two.yaml", "--job", "Go.", "--workers", "--db", "runs.sqlite"],
+            "workers need PostgreSQL",
         ),
         (["worker", "two.yaml", "--services", "no.yaml"], "two.yaml configures experts; write `services: …` in it"),
         (["workers", "--db", "none.sqlite"], "there is no such file"),

@@ -36,11 +36,11 @@ REFERENCE = sorted((ROOT / "docs" / "reference").glob("*.md"))
 PAGES = [README, *FEATURES, *REFERENCE]
 NEEDS = {
     "docs/comfyflow.md": "scipy",
-    "docs/durable.md": "dbos",
+    "docs/durable.md": "sqlalchemy",
     "docs/from_awel.md": "dbgpt",
     "docs/from_chat2graph.md": "xllamacpp",
     "docs/from_dify.md": "xllamacpp",
-    "docs/from_openai_agents.md": "dbos",
+    "docs/from_openai_agents.md": "sqlalchemy",
     "docs/get_started.md": "xllamacpp",
     "docs/interrupts.md": "fastapi",
     "docs/models.md": "xllamacpp",
@@ -49,6 +49,7 @@ NEEDS = {
     "docs/view.md": "starlette",
     "docs/tracing.md": "opentelemetry",
     "docs/worfeval.md": "onnxruntime",
+    "docs/workers.md": "sqlalchemy",
 }
 """Pages whose examples use an extra."""
 

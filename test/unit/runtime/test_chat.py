@@ -403,7 +403,7 @@ def test_a_message_whose_run_asks_a_person_is_kept_once_it_is_answered(way):
 def test_a_paused_message_is_answered_by_another_object_with_the_id_of_its_run(durable, tmp_path):
     store, runs = tmp_path / "chats.db", tmp_path / "runs.db"
     if durable:
-        pytest.importorskip("dbos")
+        pytest.importorskip("sqlalchemy")
     ledger = Ledger(runs) if durable else None
     flow = Workflow(pay, durable=ledger)
     with pytest.raises(PausedError) as paused:
@@ -709,7 +709,7 @@ def test_a_long_answer_is_streamed_in_linear_time(attempts):
 
 
 def test_the_runs_of_a_chat_may_be_kept(tmp_path):
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     with ScriptedModel([Say("Hello."), Say("Ada.")]) as model:
         ledger = Ledger(tmp_path / "runs.db")
         chat = Workflow(answer(), model=model.model, durable=ledger).chat()

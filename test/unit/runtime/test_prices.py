@@ -501,7 +501,7 @@ def test_a_wrong_file_ends_the_command_before_anything_is_asked(operad, prices):
 @pytest.fixture
 def db(tmp_path):
     """The option that names a database for runs."""
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     yield "--db", str(tmp_path / "runs.sqlite")
     leave(database_url(tmp_path / "runs.sqlite"))
 

@@ -454,7 +454,7 @@ async def test_a_task_can_be_pickled_with_its_tools():
         await found.call({})
 
 
-@pytest.mark.skipif(importlib.util.find_spec("dbos") is None, reason="dbos is not installed")
+@pytest.mark.skipif(importlib.util.find_spec("sqlalchemy") is None, reason="sqlalchemy is not installed")
 def test_a_kept_run_stores_json_and_gives_the_types_back_when_it_is_read_again(tmp_path):
     calls: list[str] = []
 

@@ -11,7 +11,7 @@ import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 pytest.importorskip("opentelemetry.sdk")
 
 from operad.runtime.observe.tracing import trace_id_of
@@ -62,15 +62,17 @@ def place(tmp_path):
 
 
 @pytest.fixture
-def begun(place, forked):
+def begun(place, forked, request):
     """Begins the command in a process of its own, what it says on stderr in a file; those that are left are ended."""
     processes = []
+    needs_server = "worker" in request.node.name
+    database = request.getfixturevalue("postgresql").new() if needs_server else str(place / "runs.sqlite")
 
     def begun(name, *arguments):
         environment = {
             **{key: value for key, value in os.environ.items() if not key.startswith(("OPENAI_", "OPERAD_", "OTEL_"))},
             "PYTHONPATH": str(place),
-            "OPERAD_DB": str(place / "runs.sqlite"),
+            "OPERAD_DB": database,
             "XDG_STATE_HOME": str(place),
             "PYTHONUNBUFFERED": "1",
         }

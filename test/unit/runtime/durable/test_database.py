@@ -64,10 +64,10 @@ def test_a_row_that_the_database_refuses_is_a_fault_to_report_and_none_of_the_da
     with pytest.raises(InputError) as refused:
         database.with_retries(lambda: table("INSERT INTO numbers VALUES (NULL)"))
     assert str(refused.value) == (
-        f"{path}: the database refused a row: NOT NULL constraint failed: numbers.number; this is a bug in operad or "
-        "dbos, and running the command again does not help: please report it, with "
+        f"{path}: the database refused a row: NOT NULL constraint failed: numbers.number; this is a bug in operad, "
+        "and running the command again does not help: please report it, with "
         f"Python {platform.python_version()}, SQLite {sqlite3.sqlite_version}, operad {version('operad')}, "
-        f"dbos {version('dbos')}, sqlalchemy {version('sqlalchemy')}; earlier runs are not lost"
+        f"sqlalchemy {version('sqlalchemy')}; earlier runs are not lost"
     )
 
 

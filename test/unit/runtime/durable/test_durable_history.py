@@ -2,7 +2,8 @@
 
 import asyncio
 import json
-import sqlite3
+import re
+import sys
 from contextlib import closing, suppress
 from typing import Any
 from uuid import uuid4
@@ -18,14 +19,10 @@ from operad.runtime import (
     OperatorError,
     Policy,
     Retry,
-    WorkflowMessage,
     events,
     interrupt,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.history import StoredStep, history
-from operad.runtime.durable.outcome import Outcome
-from operad.runtime.durable.rows import FINISHED, StoredQuestion, StoredRun
 from operad.runtime.testing import ScriptedReasoner
 
 JOB = Job(goal="goal")
@@ -279,64 +276,110 @@ async def test_all_of_it_can_be_written_as_json(db, ledger, run_id):
     assert {event["run_id"] for event in told} == {run_id}
 
 
-async def test_what_cannot_be_read_of_it_is_said(db, ledger, run_id):
-    await flow(Code("a"), into=DurableWorkflow(db)).aexecute(JOB, NOBODY, run_id=run_id)
-
-    def write(column, text):
-        with closing(sqlite3.connect(db)) as connection, connection:
-            connection.execute(f"UPDATE operad_runs SET {column} = ? WHERE run_id = ?", (text, run_id))  # noqa: S608
-        connection.close()
-
-    ledger.store.events.forget(run_id)
-    write("result", "odd")
-    told = ledger.events(run_id)
-    assert (shown(told)[-1], told[-1].error) == ("RunFailed", "its result cannot be read")
-    write("call", "odd")
-    assert "cannot be read" in ledger.events(run_id)[0].goal
-    for graph in ("odd", "[1]", '{"operators": 3}', '{"operators": {"a": 1}}'):
-        write("graph", graph)
-        with pytest.raises(InputError, match="its records cannot be read"):
-            ledger.events(run_id)
-
-
 def test_a_run_that_is_not_there_is_not_told(ledger):
     with pytest.raises(InputError, match="no run has the id"):
         ledger.events("nobody")
 
 
-def test_what_takes_no_time_begins_before_it_ends():
-    outcome = Outcome(WorkflowMessage(scratchpad="x"))
-    graph = '{"operators": {"a": {"after": {}}, "b": {"after": {"a": []}}}, "evaluators": {}}'
-    steps = [StoredStep("a", outcome, 5.0, 5.0), StoredStep("b", outcome, 5.0, 5.0), StoredStep("c", None, 5.0)]
-    kept = StoredRun("r", graph=graph, created=5.0, updated=5.0, state=FINISHED)
-    told = history(kept, JOB, (WorkflowMessage(), 1), steps, [])
-    assert shown(told)[2:] == [
-        "OperatorStarted a",
-        "OperatorFinished a",
-        "OperatorStarted b",
-        "OperatorFinished b",
-        "OperatorStarted c",
-        "RoundFinished",
-        "OperatorCancelled c",
-        "RunFinished",
+FLOW = """
+import json, os, sys
+from operad.runtime import BuiltinWorkflow, Job, Map, WorkflowMessage, WorkflowStatus
+from operad.runtime.durable import Ledger
+from operad.runtime.events import current_scope, emit
+from operad.runtime.events import Progress
+from operad.runtime.events.journal import key_of
+from operad.runtime.testing import ScriptedReasoner
+
+path, run_id, dies_at = sys.argv[1:]
+
+class Step:
+    def __init__(self, name, blames=()):
+        self._name, self._blames = name, blames
+
+    def get_id(self):
+        return self._name
+
+    async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
+        scope = current_scope()
+        emit(Progress(done=1, total=2))
+        if dies_at == key_of(scope):
+            os._exit(9)
+        blames = self._blames if scope.round == 1 else ()
+        status = WorkflowStatus.EXECUTION_ERROR if blames else WorkflowStatus.SUCCESS
+        return WorkflowMessage(scratchpad=self._name, blame=blames, status=status, lesson="again" if blames else "")
+
+body = BuiltinWorkflow(name="in")
+p, q = Step("p"), Step("q")
+body.add_operator(p)
+body.add_operator(q, [p])
+flow = BuiltinWorkflow(name="w", max_rounds=2)
+first, each, last = Step("a"), Map("each", Step("item"), over="list"), Step("z")
+flow.add_operator(first)
+flow.add_operator(body, [first])
+flow.add_operator(each, [first])
+flow.add_operator(last, [body, each])
+flow.set_evaluator(Step("judge", ("in",)))
+with Ledger(path) as ledger, open(f"{path}.{run_id}", "a") as heard:
+    flow.keep_in(ledger)
+    flow.add_listener(lambda event: print(json.dumps(event.as_dict()), file=heard, flush=True))
+    flow.execute(Job(goal="goal", inputs={"list": ["x", "y"]}), ScriptedReasoner([]), run_id=run_id)
+"""
+
+
+@pytest.mark.parametrize("place", ["a", "in/p", "in/q", "each[1]/item", "z", "judge", "in@2/q", "judge@2"])
+def test_a_run_whose_process_is_killed_is_told_as_if_nothing_had_happened(place, tmp_path, forked):
+    path = tmp_path / "runs.sqlite"
+
+    def run(name, dies_at=""):
+        return forked.run([sys.executable, "-c", FLOW, str(path), name, dies_at]).returncode
+
+    def heard(name):
+        return [json.loads(line) for line in (tmp_path / f"{path.name}.{name}").read_text().splitlines()]
+
+    def without_times(told):
+        left_out = ("seq", "time", "seconds", "run_id")
+        return sorted(repr({k: v for k, v in told_of_one.items() if k not in left_out}) for told_of_one in told)
+
+    assert run("whole") == 0
+    assert run("killed", place) == 9
+    with closing(Ledger(path)) as ledger:
+        at_death = [event.as_dict() for event in ledger.events("killed")]
+        lived = heard("killed")
+        assert at_death == lived[: len(at_death)], "what is stored was heard, and is its beginning"
+        ended = {step.key for step in ledger.timeline("killed") if step.outcome is not None}
+        assert run("killed") == 0
+        told = [event.as_dict() for event in ledger.events("killed")]
+        whole = [event.as_dict() for event in ledger.events("whole")]
+    assert without_times(plain(told)) == without_times(plain(whole))
+    assert [event["seq"] for event in told] == [*range(1, len(told) + 1)]
+    assert [event["time"] for event in told] == sorted(event["time"] for event in told)
+    kept = [event for event in at_death if event["event"] == "OperatorStarted" and "/".join(event["path"]) in ended]
+    assert [(event["path"], event["time"]) for event in kept] == [
+        (event["path"], event["time"])
+        for event in told
+        if event["event"] == "OperatorStarted" and "/".join(event["path"]) in ended and event["round"] == 1
+    ][: len(kept)]
+
+
+def plain(told):
+    """Events without the ids and seconds in their messages."""
+    return [
+        json.loads(re.sub(r'"(seconds|job_id)": ("[^"]*"|[0-9.e-]+)', r'"\1": 0', json.dumps(event))) for event in told
     ]
 
 
-@pytest.mark.parametrize(("began", "ended"), [(5.0, 5.0), (4.0, 5.0)], ids=["in no time", "in whole milliseconds"])
-def test_questions_of_an_operator_come_before_its_end_though_clocks_say_otherwise(began, ended):
-    graph = '{"operators": {"pay": {"after": {}}}, "evaluators": {}}'
-    steps = [StoredStep("pay", Outcome(WorkflowMessage(scratchpad="x")), began, ended)]
-    questions = [
-        StoredQuestion("r", "pay", "first", "Sure?", answer="true", asked=3.0, answered=3.5),
-        StoredQuestion("r", "pay", "second", "Really?", answer='"yes"', asked=4.0, answered=5.0004),
-    ]
-    kept = StoredRun("r", graph=graph, created=3.0, updated=5.0, state=FINISHED)
-    told = history(kept, JOB, (WorkflowMessage(), 1), steps, questions)
-    assert [line for line in shown(told) if line.endswith("pay")] == [
-        "OperatorStarted pay",
-        "Interrupted pay",
-        "Resumed pay",
-        "Interrupted pay",
-        "Resumed pay",
-        "OperatorFinished pay",
-    ]
+async def test_a_run_that_is_cancelled_while_nobody_drives_it_is_told_to_its_end(db, ledger, run_id):
+    _, code = gated("never")
+    workflow = flow(Code("a"), code("never"), into=DurableWorkflow(db))
+    task = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=run_id))
+    await until(lambda: "OperatorStarted never" in shown(told_of(ledger, run_id)))
+    task.cancel()
+    with suppress(asyncio.CancelledError):
+        await task
+    interrupted = ledger.events(run_id)
+    assert shown(interrupted)[-1] == "OperatorStarted never"
+    ledger.cancel(run_id)
+    *before, end = ledger.events(run_id)
+    assert before == interrupted
+    assert (type(end), end.error, end.seq) == (events.RunFailed, events.CANCELLED, len(interrupted) + 1)
+    assert ledger.run(run_id).state == "cancelled"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.codec import Codec

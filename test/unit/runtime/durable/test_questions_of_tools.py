@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad import Operator, PausedError, RunContext, Workflow, operator, tool
 from operad.runtime.durable import Ledger

@@ -15,8 +15,17 @@ from operad.runtime import (
     WorkflowStatus,
     operator,
 )
-from operad.runtime.durable.description import changes, describe_workflow, leaves
-from operad.runtime.durable.restart import descendants, failed_beside, following, is_again, is_under, merged
+from operad.runtime.durable.description import (
+    changes,
+    descendants,
+    describe_workflow,
+    failed_beside,
+    following,
+    is_again,
+    is_under,
+    leaves,
+    merged,
+)
 
 
 class Op:
@@ -244,7 +253,7 @@ class Content(Op):
 @pytest.fixture
 def kept(tmp_path):
     """Runs a workflow whose runs are kept, again and again; what ran each time."""
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     from operad.runtime.durable import Ledger
 
     ledger = Ledger(tmp_path / "runs.sqlite")

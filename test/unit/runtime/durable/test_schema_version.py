@@ -1,19 +1,19 @@
-"""The version of the tables: runs of earlier versions go on, those of later ones are refused, what is missing is said."""
+"""The version of the tables: files of other versions are refused, and what is missing is said."""
 
 import sqlite3
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
-import kept_before
 import pytest
 import sqlalchemy
+import stored_runs
 from forked import OPERAD_COMMAND
 
 from operad.runtime import InputError
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
-from operad.runtime.durable.schema_version import VERSION
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import VERSION
 
 OURS = [
     "operad_calls",
@@ -22,15 +22,15 @@ OURS = [
     "operad_questions",
     "operad_runs",
     "operad_steps",
-    "operad_takeovers",
+    "operad_work",
 ]
 
 
 @pytest.fixture
-def before(tmp_path):
-    """The path of a file that an earlier version wrote."""
-    path = tmp_path / "before.sqlite"
-    kept_before.restore(path)
+def stored(tmp_path):
+    """The path of a file with a run."""
+    path = tmp_path / "runs.sqlite"
+    stored_runs.execute(path, "finished")
     return path
 
 
@@ -40,93 +40,14 @@ def change(path, *statements):
             connection.execute(statement)
 
 
-def of_sqlite(path):
-    return sqlalchemy.create_engine(f"sqlite:///{path}")
+def of_version(version):
+    return f"UPDATE operad_schema SET version = {version}"  # noqa: S608 - a number
 
 
-def of_postgresql(url):
-    return sqlalchemy.create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
-
-
-def described(engine):
-    """The tables of ours: their columns, keys and indices."""
-    there = sqlalchemy.inspect(engine)
-    made = {
-        name: (
-            [(column["name"], str(column["type"]), column["nullable"]) for column in there.get_columns(name)],
-            there.get_pk_constraint(name)["constrained_columns"],
-            sorted((index["name"], tuple(index["column_names"])) for index in there.get_indexes(name)),
-        )
-        for name in there.get_table_names()
-        if name.startswith("operad_")
-    }
-    engine.dispose()
-    return made
-
-
-def to_version_1(engine):
-    """Take back what later versions added."""
-    with engine.begin() as connection:
-        for statement in (
-            "DROP TABLE operad_schema",
-            "DROP TABLE operad_events",
-            "DROP TABLE operad_steps",
-            "ALTER TABLE operad_questions DROP COLUMN tool_call",
-            "DROP INDEX ix_operad_runs_created",
-            "DROP INDEX ix_operad_runs_state",
-        ):
-            connection.execute(sqlalchemy.text(statement))
-    engine.dispose()
-
-
-def test_a_run_that_the_version_before_kept_is_resumed(before):
-    ran = []
-    message = kept_before.execute(before, "unfinished", ran)
-    checked = "check of x\n\ncheck of y\n\ncheck of z"
-    assert ran == ["check z", f"write {checked}", f"judge write of {checked}"]
-    assert message.scratchpad == f"judge of write of {checked}"
-    with closing(Ledger(before)) as ledger:
-        kept = ledger.run("unfinished")
-        assert (kept.state, kept.drives, kept.done) == ("finished", 2, 6)
-
-
-def test_a_run_that_the_version_before_finished_is_listed_shown_and_told(before):
-    ran = []
-    with closing(Ledger(before)) as ledger:
-        assert [(run.run_id, run.state) for run in ledger.runs()] == [
-            ("unfinished", "running"),
-            ("finished", "finished"),
-        ]
-        assert [step.key for step in ledger.timeline("finished")] == [
-            "fetch",
-            "each[0]/check",
-            "each[1]/check",
-            "each[2]/check",
-            "write",
-            "judge",
-        ]
-        assert type(ledger.events("finished")[-1]).__name__ == "RunFinished"
-    assert kept_before.execute(before, "finished", ran).operator_id == "judge"
-    assert ran == []
-
-
-def test_tables_of_the_version_before_become_those_of_a_new_file(before, tmp_path):
-    for path in (before, tmp_path / "new.sqlite"):
-        with closing(Ledger(path)) as ledger:
-            ledger.runs()
-    assert described(of_sqlite(before)) == described(of_sqlite(tmp_path / "new.sqlite"))
-    assert [*described(of_sqlite(before))] == sorted([*OURS, "operad_schema"])
-
-
-def test_tables_in_postgresql_are_brought_to_the_version_of_a_new_database(postgresql):
-    url = postgresql.new()
-    with closing(Ledger(url)) as ledger:
-        ledger.runs()
-    new = described(of_postgresql(url))
-    to_version_1(of_postgresql(url))
-    with closing(Ledger(url)) as ledger:
-        assert ledger.runs() == []
-    assert described(of_postgresql(url)) == new
+def engine_of(url):
+    return sqlalchemy.create_engine(
+        f"sqlite:///{url}" if "://" not in url else url.replace("postgresql://", "postgresql+psycopg://")
+    )
 
 
 def test_a_version_that_is_written_already_is_left_as_it_is(tmp_path):
@@ -138,35 +59,37 @@ def test_a_version_that_is_written_already_is_left_as_it_is(tmp_path):
             assert connection.execute("SELECT version FROM operad_schema").fetchall() == [(VERSION,)]
 
 
-LATER = f"UPDATE operad_schema SET version = {VERSION + 1}"  # noqa: S608 - a number
+REFUSED = [
+    (of_version(VERSION + 1), f"a later version of operad wrote this database: its tables have version {VERSION + 1}", "upgrade operad"),
+    (of_version(VERSION - 1), f"an earlier development version of operad wrote this database: its tables have version {VERSION - 1}", "finish its runs there, or name another database with --db"),
+    ("DROP TABLE operad_schema", "an earlier development version of operad wrote this database: its tables have version 1", "or name another database with --db"),
+]  # fmt: skip
 
 
-@pytest.mark.parametrize("command", [["list"], ["show", "finished"], ["resume", "unfinished"], ["delete", "finished"]])
-def test_a_file_of_a_later_version_is_refused_in_one_line(before, command, forked):
-    with closing(Ledger(before)) as ledger:
-        ledger.runs()
-    change(before, LATER)
-    done = forked.run([*OPERAD_COMMAND, "runs", *command, "--db", str(before)])
+@pytest.mark.parametrize(("change_", "said", "remedy"), REFUSED)
+@pytest.mark.parametrize("command", [["list"], ["show", "finished"], ["resume", "finished"], ["delete", "finished"]])
+def test_a_file_of_another_version_is_refused_in_one_line(stored, command, change_, said, remedy, forked):
+    change(stored, change_)
+    done = forked.run([*OPERAD_COMMAND, "runs", *command, "--db", str(stored)])
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.count("\n") == 1
-    assert f"its tables have version {VERSION + 1}, and this operad knows versions up to {VERSION};" in done.stderr
-    assert "upgrade operad" in done.stderr
+    assert f"{said}, and this operad uses version {VERSION};" in done.stderr
+    assert remedy in done.stderr
 
 
-def test_a_file_of_a_later_version_takes_no_run(before):
-    with closing(Ledger(before)) as ledger:
-        ledger.runs()
-    change(before, LATER)
-    with pytest.raises(InputError, match="a later version of operad wrote this database"):
-        kept_before.execute(before, "new")
+@pytest.mark.parametrize("version", [VERSION - 1, VERSION + 1])
+def test_a_file_of_another_version_takes_no_run_and_stays_as_it_is(stored, version):
+    change(stored, of_version(version))
+    before = stored.read_bytes()
+    with pytest.raises(InputError, match="version of operad wrote this database"):
+        stored_runs.execute(stored, "new")
+    assert stored.read_bytes() == before
 
 
-def test_a_table_of_versions_that_says_nothing_is_refused(before):
-    with closing(Ledger(before)) as ledger:
-        ledger.runs()
-    change(before, "DELETE FROM operad_schema")
+def test_a_table_of_versions_that_says_nothing_is_refused(stored):
+    change(stored, "DELETE FROM operad_schema")
     with pytest.raises(InputError, match="operad_schema holds no version"):
-        Ledger(before).runs()
+        Ledger(stored).runs()
 
 
 @pytest.mark.parametrize(
@@ -177,12 +100,10 @@ def test_a_table_of_versions_that_says_nothing_is_refused(before):
         *((f"DROP TABLE {name}", f"no such table: {name}") for name in OURS if name != "operad_runs"),
     ],
 )
-def test_what_is_missing_is_said_before_anything_is_asked(before, change_, said):
-    with closing(Ledger(before)) as ledger:
-        ledger.runs()
-    change(before, change_)
+def test_what_is_missing_is_said_before_anything_is_asked(stored, change_, said):
+    change(stored, change_)
     with pytest.raises(InputError, match=f"a table or column is missing: {said}"):
-        Ledger(before).runs()
+        Ledger(stored).runs()
 
 
 @pytest.mark.parametrize("change_", ["DROP TABLE operad_questions", "ALTER TABLE operad_runs DROP COLUMN usage"])
@@ -191,7 +112,7 @@ def test_what_goes_missing_later_is_waited_for_by_nobody(tmp_path, kind, change_
     url = str(tmp_path / "runs.sqlite") if kind == "sqlite" else request.getfixturevalue("postgresql").new()
     with closing(Ledger(url)) as ledger:
         ledger.store.runs()
-        engine = of_sqlite(url) if kind == "sqlite" else of_postgresql(url)
+        engine = engine_of(url)
         with engine.begin() as connection:
             connection.execute(sqlalchemy.text(change_))
         engine.dispose()
@@ -199,9 +120,9 @@ def test_what_goes_missing_later_is_waited_for_by_nobody(tmp_path, kind, change_
             _ = ledger.store.runs(), ledger.store.questions("x")
 
 
-def test_two_that_bring_the_tables_to_this_version_at_once_both_have_them(before):
+def test_four_that_create_the_tables_at_once_all_have_them(tmp_path):
     with ThreadPoolExecutor(4) as threads:
-        stores = [threads.submit(Store, database_url(before)) for _ in range(4)]
+        stores = [threads.submit(Store, database_url(tmp_path / "new.sqlite")) for _ in range(4)]
         for store in stores:
-            assert len(store.result().runs()) == 2
+            assert store.result().runs() == []
             store.result().close()

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.evaluators import Evaluator
 from operad.flows.assemble import assemble

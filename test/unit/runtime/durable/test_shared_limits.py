@@ -499,8 +499,14 @@ def work(url, base_url):
 
 
 @pytest.mark.slow
-def test_workers_keep_the_limits_that_the_driver_would(tmp_path, forked):
-    there = tmp_path / "runs.sqlite"
+def test_workers_keep_the_limits_that_the_driver_would(postgresql, forked):
+    there = postgresql.new()
+
+    def rows():
+        query = "SELECT key, kind, tokens FROM operad_calls ORDER BY kind, key"
+        with ledger.store.database.engine.begin() as connection:
+            return connection.exec_driver_sql(query).all()
+
     with ScriptedModel(lambda _: Say("one")) as scripted:
         expert, served = agents_of(scripted.base_url, SOME)
         worker = begin(forked, "work", there, scripted.base_url)
@@ -508,17 +514,18 @@ def test_workers_keep_the_limits_that_the_driver_would(tmp_path, forked):
         try:
             expert.workflow.keep_in(ledger)
             expert.execute(Job(goal="Say it."))
-            done_there = rows(there)
+            done_there = rows()
             with ledger.store.database.engine.begin() as connection:
                 connection.exec_driver_sql("DELETE FROM operad_calls")
             served._addresses.clear()  # so that all is done here
             expert.execute(Job(goal="Say it."))
+            done_here = rows()
         finally:
             ledger.close()
             worker.kill()
             worker.wait(60)
     assert len(done_there) == 4
-    assert done_there == rows(there)
+    assert done_there == done_here
 
 
 if __name__ == "__main__":

@@ -11,14 +11,15 @@ from contextlib import closing
 import pytest
 
 from operad import Workflow, operator
-from operad.runtime import InputError, Job
+from operad.runtime import InputError, Job, WorkflowMessage, events
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import MOST, GroupCommit
+from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.rows import DONE, RUNNING, StepRow, StoredRun
-from operad.runtime.durable.run_changes import NewEvents, NewState, TakeOver
-from operad.runtime.durable.run_writer import RunWriter
+from operad.runtime.durable.run_writer import Progress, RunWriter, TakeOver
 from operad.runtime.durable.store import Store
+from operad.runtime.events import RunLog
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -32,16 +33,27 @@ def store(request, tmp_path):
     store.close()
 
 
+def step(run_id, *values, **more):
+    return Progress(run_id, step=StepRow(run_id, *values, **more))
+
+
+def state(run_id, **values):
+    return Progress(run_id, values=values)
+
+
+HAPPENED = (events.RoundStarted(operators=()),)
+
+
 def outcomes(store, run_id):
     return {row.key: (row.outcome, row.status) for row in store.steps.of_run(run_id, outcomes=True)}
 
 
 def test_of_several_records_of_an_operator_the_last_counts(store):
-    store.changes.write("me", [StepRow("mine", "a", began=1.0), StepRow("mine-too", "a", began=1.0)])
+    store.changes.write("me", [step("mine", "a", began=1.0), step("mine-too", "a", began=1.0)])
     assert outcomes(store, "mine") == {"a": (None, "PENDING")}
     store.changes.write(
         "me",
-        [StepRow("mine", "b", began=3.0), StepRow("mine", "b", "B", 3.0, 4.0), StepRow("mine", "a", "A", 1.0, 2.0)],
+        [step("mine", "b", began=3.0), step("mine", "b", "B", 3.0, 4.0), step("mine", "a", "A", 1.0, 2.0)],
     )
     assert outcomes(store, "mine") == {"a": ("A", DONE), "b": ("B", DONE)}
     assert [(row.key, row.outcome, row.began, row.ended) for row in store.steps.of_run("mine")] == [
@@ -55,13 +67,13 @@ def test_of_several_records_of_an_operator_the_last_counts(store):
 
 
 def test_runs_are_taken_over_together_as_they_were_read_and_without_unfinished_operators(store):
-    store.changes.write("me", [StepRow("mine", "a", "A"), StepRow("mine", "b"), StepRow("mine-too", "a")])
-    store.update_run("mine", "me", state="failed", error="late")
+    store.changes.write("me", [step("mine", "a", "A"), step("mine", "b"), step("mine-too", "a")])
+    store.changes.write("me", [state("mine", state="failed", error="late")])
     changes = [
         TakeOver("other", "somebody", RUNNING),
         TakeOver("mine", "me", RUNNING),  # its state is another
         TakeOver("mine-too", "somebody", RUNNING),  # its driver is another
-        StepRow("other", "a", "A"),
+        step("other", "a", "A"),
         TakeOver("other", "somebody", RUNNING),
     ]
     assert store.changes.write("new", changes) == [True, False, False, True, False]
@@ -78,22 +90,22 @@ def test_runs_are_taken_over_together_as_they_were_read_and_without_unfinished_o
 
 
 def test_nothing_is_written_for_a_run_that_another_process_drives(store):
-    changes = [StepRow("mine", "a", "A"), StepRow("other", "a", "A"), NewState("other", {"state": "failed"})]
-    assert store.changes.write("me", [*changes, NewEvents("other", 1, 1, ())]) == [True, False, False, False]
+    changes = [step("mine", "a", "A"), step("other", "a", "A"), state("other", state="failed")]
+    assert store.changes.write("me", [*changes, Progress("other", HAPPENED, 1)]) == [True, False, False, False]
     assert (outcomes(store, "mine"), outcomes(store, "other")) == ({"a": ("A", DONE)}, {})
-    assert (store.run("other").state, store.events.exist("other")) == ("running", False)
+    assert (store.run("other").state, bool(store.event_parts("other"))) == ("running", False)
 
 
 def test_what_is_written_together_has_the_order_in_which_it_came(store):
     changes = [
-        NewState("mine", {"state": "paused", "done": 1}),
+        state("mine", state="paused", done=1),
         StoredRun("new", driver="me"),
-        NewState("mine", {"done": 2}),
-        NewState("mine-too", {"state": "finished", "driver": ""}),
-        NewState("mine-too", {"state": "running"}),
+        state("mine", done=2),
+        state("mine-too", state="finished", driver=""),
+        state("mine-too", state="running"),
         StoredRun("mine-too", driver="me"),
         StoredRun("new", driver="me"),
-        StepRow("new", "a", "A"),
+        step("new", "a", "A"),
     ]
     assert store.changes.write("me", changes) == [True, True, True, True, False, False, False, True]
     found = {run.run_id: (run.state, run.done, run.driver) for run in store.runs()}
@@ -103,12 +115,39 @@ def test_what_is_written_together_has_the_order_in_which_it_came(store):
 
 
 def test_events_that_are_written_twice_are_stored_once(store):
-    store.changes.write(
-        "me", [NewEvents("mine", 1, 1, ()), NewEvents("mine", 2, 1, ()), NewEvents("mine-too", 1, 2, ())]
-    )
-    assert store.changes.write("me", [NewEvents("mine", 2, 3, ()), NewEvents("mine", 3, 3, ())]) == [True, True]
-    assert [(part.number, part.drive) for part in store.events.of_run("mine")] == [(1, 1), (2, 1), (3, 3)]
-    assert (store.events.parts("mine"), store.events.parts("mine-too"), store.events.parts("other")) == (3, 1, 0)
+    parts = [Progress("mine", HAPPENED, 1), Progress("mine", HAPPENED, 2), Progress("mine-too", HAPPENED, 1)]
+    store.changes.write("me", parts)
+    assert store.changes.write("me", [Progress("mine", HAPPENED, 2), Progress("mine", HAPPENED, 3)]) == [True, True]
+
+    def numbers(run_id, after=0):
+        return [part.number for part in store.event_parts(run_id, after)]
+
+    assert (numbers("mine"), numbers("mine", 1), numbers("mine-too"), numbers("other")) == ([1, 2, 3], [2, 3], [1], [])
+    assert store.changes.write("me", [Progress("mine", HAPPENED, 4, is_whole=True)]) == [True]
+    assert (numbers("mine"), numbers("mine-too")) == ([4], [1])
+
+
+def test_an_outcome_is_stored_although_its_events_are_too_long(store, monkeypatch, caplog):
+    long = (events.RoundStarted(operators=("x" * 1000,)),)
+    monkeypatch.setattr("operad.runtime.durable.codec.MAX_TEXT", 500)
+    assert store.changes.write("me", [Progress("mine", long, 1, StepRow("mine", "a", "A"))]) == [True]
+    assert (outcomes(store, "mine"), store.event_parts("mine")) == ({"a": ("A", DONE)}, [])
+    assert "mine: 1 events are not recorded: the events have 1," in caplog.text
+
+
+def test_the_events_of_an_operator_are_written_with_its_outcome_or_not_at_all(store):
+    taken_over = Progress("other", HAPPENED, 1, StepRow("other", "a", "A"), {"done": 1})
+    assert store.changes.write(
+        "me", [taken_over, taken_over._replace(run_id="mine", step=StepRow("mine", "a", "A"))]
+    ) == [
+        False,
+        True,
+    ]
+    found = {
+        run_id: (outcomes(store, run_id), len(store.event_parts(run_id)), store.run(run_id).done)
+        for run_id in ("mine", "other")
+    }
+    assert found == {"mine": ({"a": ("A", DONE)}, 1, 1), "other": ({}, 0, 0)}
 
 
 async def test_a_change_that_cannot_be_written_concerns_no_other(store):
@@ -117,13 +156,13 @@ async def test_a_change_that_cannot_be_written_concerns_no_other(store):
     def write(changes):
         first.set()
         hold.wait(60)
-        if any(isinstance(each, StepRow) and each.key == "bad" for each in changes):
+        if any(each.step.key == "bad" for each in changes):
             raise InputError("refused")
         return store.changes.write("me", changes)
 
     commits = GroupCommit(write, "test")
-    puts = [commits.put(StepRow("mine", "first", "1"))]
-    puts += [commits.put(StepRow(*row)) for row in (("mine", "a", "A"), ("mine", "bad", "B"), ("other", "a", "A"))]
+    puts = [commits.put(step("mine", "first", "1"))]
+    puts += [commits.put(step(*row)) for row in (("mine", "a", "A"), ("mine", "bad", "B"), ("other", "a", "A"))]
     tasks = [asyncio.ensure_future(put) for put in puts]
     await asyncio.to_thread(first.wait, 60)
     hold.set()
@@ -203,36 +242,47 @@ class Written:
 
     def __init__(self):
         self.rows = []
-        self.database = self.changes = self
+        self.database = self
 
     def now(self):
         return 1_000_000.0
 
-    def write(self, driver, rows):
-        self.rows += [(driver, row.key, row.outcome) for row in rows if isinstance(row, StepRow)]
-        return [True for _ in rows]
+    def write(self, driver, changes):
+        self.rows += [(driver, each.step.key, each.step.outcome, named(each.events)) for each in changes if each.step]
+        return [True for _ in changes]
+
+
+def named(happened):
+    return [type(event).__name__ for event in happened]
 
 
 async def test_an_operator_that_ends_soon_is_written_once_and_one_that_lasts_when_it_is_in_progress():
-    store = Written()
-    writer = RunWriter(store, "me")  # type: ignore[arg-type]
-    with writer.recorded("run", "short") as keep:
+    store, log = Written(), RunLog("run")
+    recorder = Recorder(log, RunWriter(store, "me"))  # type: ignore[arg-type]
+    with recorder.recorded("short") as keep:
+        log.write(events.OperatorStarted(), ("short",))
         await keep("S")
-    assert store.rows == [("me", "short", "S")]
-    with writer.recorded("run", "long") as keep:
+    assert store.rows == [("me", "short", "S", ["OperatorStarted"])]
+    with recorder.recorded("long") as keep:
+        log.write(events.OperatorFinished(seconds=1, message=WorkflowMessage()), ("short",))
+        log.write(events.OperatorStarted(), ("long",))
         while len(store.rows) == 1:
             await asyncio.sleep(0.001)
+        log.write(events.CacheHit(), ("long",))
         await keep("L")
-    assert store.rows[1:] == [("me", "long", None), ("me", "long", "L")]
+    assert store.rows[1:] == [
+        ("me", "long", None, ["OperatorFinished", "OperatorStarted"]),
+        ("me", "long", "L", ["CacheHit"]),
+    ]
 
 
 async def test_an_operator_that_is_stopped_at_once_is_written_as_begun():
     store = Written()
     writer = RunWriter(store, "me")  # type: ignore[arg-type]
-    with pytest.raises(asyncio.CancelledError), writer.recorded("run", "stopped"):
+    with pytest.raises(asyncio.CancelledError), Recorder(RunLog("run"), writer).recorded("stopped"):
         raise asyncio.CancelledError
-    await writer.update("run")  # written after everything before
-    assert store.rows == [("me", "stopped", None)]
+    await writer.release("run")  # written after everything before
+    assert store.rows == [("me", "stopped", None, [])]
 
 
 def test_a_process_keeps_runs_in_several_databases_at_once(tmp_path):
@@ -256,12 +306,12 @@ from operad import Job, Workflow, operator
 def greet(job: Job) -> str:
     return f"Hello {job.goal}"
 
-print(Workflow(greet, durable=sys.argv[1], name="greet").run("Ada", run_id="run").text, "dbos" in sys.modules)
+print(Workflow(greet, durable=sys.argv[1], name="greet").run("Ada", run_id="run").text, "pgqueuer" in sys.modules)
 """
 
 
 @pytest.mark.slow
-def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
+def test_a_run_without_workers_needs_neither_pgqueuer_nor_its_tables(tmp_path):
     path = tmp_path / "runs.sqlite"
     done = subprocess.run([sys.executable, "-c", ALONE, path], capture_output=True, text=True, check=True)
     assert done.stdout == "Hello Ada False\n"
@@ -274,7 +324,7 @@ def test_a_run_without_workers_needs_neither_dbos_nor_its_tables(tmp_path):
 def test_an_outcome_that_is_no_text_is_an_error(tmp_path):
     store = Store(database_url(tmp_path / "runs.sqlite"))
     store.create(StoredRun("run", driver="me"))
-    store.changes.write("me", [StepRow("run", "a", "A")])
+    store.changes.write("me", [step("run", "a", "A")])
     with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as connection, connection:
         connection.execute("UPDATE operad_steps SET outcome = x'00ff'")
     with pytest.raises(InputError, match="the stored outcome of 'run:a' is not a text"):

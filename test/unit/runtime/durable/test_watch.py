@@ -6,8 +6,8 @@ import sys
 from contextlib import closing
 from dataclasses import replace
 
-import kept_before
 import pytest
+import stored_runs
 
 from operad.runtime import BuiltinWorkflow, Job
 from operad.runtime.durable import Ledger
@@ -16,6 +16,13 @@ from operad.runtime.durable.process_ids import process_identity
 from operad.runtime.durable.rows import Executor
 
 ELSEWHERE = "another-boot pid:[1] 7 7"
+DIES = """
+import sys
+from pathlib import Path
+sys.path.insert(0, str(Path(sys.argv[1]).parent))
+import stored_runs
+stored_runs.execute(sys.argv[2], "unfinished", dies_at="z")
+"""
 
 AN_HOUR_AHEAD = """
 import sys, time
@@ -138,12 +145,12 @@ async def test_a_process_whose_clock_is_an_hour_ahead_takes_nothing_from_who_liv
 
 
 @pytest.mark.parametrize("beat", ["beat + 1e9", "beat - 1e9", "0"])
-def test_who_is_dead_elsewhere_is_known_to_be_though_its_clock_was_wrong(tmp_path, beat):
+def test_who_is_dead_elsewhere_is_known_to_be_though_its_clock_was_wrong(tmp_path, beat, forked):
     path, ran = tmp_path / "runs.sqlite", []
-    kept_before.restore(path)
+    assert forked.run([sys.executable, "-c", DIES, stored_runs.__file__, path]).returncode == 9
     with closing(sqlite3.connect(path)) as connection, connection:
         connection.execute(f"UPDATE operad_executors SET beat = {beat}, process = ?", (ELSEWHERE,))  # noqa: S608
-    kept_before.execute(path, "unfinished", ran)
+    stored_runs.execute(path, "unfinished", ran)
     assert ran[0] == "check z"
 
 

@@ -4,11 +4,9 @@ The workers are processes of their own that run `work` of this file.
 """
 
 import asyncio
-import base64
 import datetime as dt
 import json
 import os
-import pickle
 import signal
 import sys
 import threading
@@ -22,7 +20,7 @@ from uuid import uuid4
 import pytest
 from pydantic import BaseModel
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from sqlalchemy import NullPool, create_engine, text
 
@@ -54,13 +52,17 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime import operator as as_operator
-from operad.runtime.durable import Ledger, Served, Worker
-from operad.runtime.durable.dispatch import Request
+from operad.runtime.durable import Ledger, Served, Worker, delivery
+from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.process_ids import version_here
 from operad.runtime.durable.rows import CANCELLED
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.work_table import Request, delivery_queue
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import idempotency_key
 from operad.runtime.policies.policy import causes
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.message import new_id
 
 JOB = Job(goal="goal", id="J", session_id="S", inputs={"list": ["x", "y", "z"]})
 USAGE = Usage(calls=1, prompt_tokens=2, completion_tokens=3)
@@ -448,25 +450,29 @@ def work(db, version, concurrency):
     asyncio.run(serve())
 
 
-def names_of_threads():
-    return {
-        thread.name for thread in threading.enumerate() if thread.name.startswith(("operad-presence", "operad-wake"))
-    }
+def test_workers_need_a_server(tmp_path):
+    _, served = agents()
+    for begin in (lambda path: Worker(path, [served]), lambda path: Ledger(path, workers=served)):
+        with pytest.raises(
+            InputError, match=r"runs.sqlite is an SQLite file; to start a local server.*: operad postgres"
+        ):
+            begin(tmp_path / "runs.sqlite")
+    assert not list(tmp_path.iterdir())
 
 
-async def test_a_worker_that_fails_to_launch_leaves_the_database(tmp_path, monkeypatch):
-    def launch(*_, **__):
-        raise InputError("this program runs dbos for itself")
+async def test_a_worker_that_cannot_serve_leaves_the_database(postgresql, monkeypatch):
+    async def deliver(_):
+        raise InputError("the queue is broken")
 
     _, served = agents()
-    path = tmp_path / "runs.sqlite"
-    worker = Worker(path, [served])
-    threads = names_of_threads()
-    monkeypatch.setattr("operad.runtime.durable.dbos_process.launch", launch)
-    with pytest.raises(InputError, match="runs dbos for itself"):
+    url = postgresql.new()
+    worker = Worker(url, [served])
+    threads = {thread.name for thread in threading.enumerate()}
+    monkeypatch.setattr("operad.runtime.durable.delivery.Deliveries.run", deliver)
+    with pytest.raises(InputError, match="the queue is broken"):
         await worker.serve(asyncio.Event())
-    await until(lambda: names_of_threads() <= threads)
-    ledger = Ledger(path)
+    assert {thread.name for thread in threading.enumerate() if thread.name.startswith("operad-presence")} <= threads
+    ledger = Ledger(url)
     assert worker.executor.id not in [executor.id for executor in ledger.store.executors()]
     ledger.close()
 
@@ -475,14 +481,16 @@ async def test_a_worker_that_fails_to_launch_leaves_the_database(tmp_path, monke
 def folder(tmp_path_factory):
     global FOLDER
     FOLDER = tmp_path_factory.mktemp("workers")
-    return FOLDER
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(FOLDER / "state"))
+        yield FOLDER
 
 
 @pytest.fixture(scope="module")
-def db(folder):
-    path = str(folder / "runs.sqlite")
-    yield path
-    Ledger(path).close()
+def db(postgresql):
+    url = postgresql.new()
+    yield url
+    Ledger(url).close()
 
 
 @pytest.fixture(scope="module")
@@ -701,12 +709,12 @@ async def test_as_many_at_once_as_was_said(made, run_id):
     assert most == AT_ONCE
 
 
-async def test_a_file_that_is_made_there_arrives(made, db, run_id):
+async def test_a_file_that_is_made_there_arrives(made, run_id):
     message = await ended(begin(made["file"], run_id))
     (FOLDER / "made.txt").unlink()
     file = message.outputs["file"]
     assert (file.path.read_text(), file.name) == ("made there", "made.txt")
-    assert file.path.is_relative_to(f"{db}.files")
+    assert file.path.is_relative_to(FOLDER / "state")
 
 
 async def test_what_is_learned_here_is_known_there(made, run_id):
@@ -729,24 +737,19 @@ async def test_a_worker_of_another_version_leaves_the_work(made, start, ledger, 
     """Work of three versions: one is of the worker of all tests, one of another worker, one of nobody."""
     other = start("other")
     await until(lambda: executors(ledger, "other"))
-    _, served = agents()
     mine = (await until(lambda: [each for each in ledger.store.executors() if each.kind == "worker"]))[0].version
-    versions = {f"{run_id}:{version}": version for version in ("nobody", mine, "other")}
     dispatch = await (await driver_here(ledger)).dispatch()
     requests = [
-        asyncio.ensure_future(dispatch.outcome_of(Request(served.queue, step_id, "nonsense", version)))
-        for step_id, version in versions.items()
+        asyncio.ensure_future(dispatch.outcome_of(request(dispatch, run_id, version, "nonsense", version)))
+        for version in ("nobody", mine, "other")
     ]
-    took = await until(lambda: by_status(ledger, versions, "SUCCESS", 2))
-    assert {step.workflow_id.rpartition(":")[2]: step.executor_id.split(":")[1] for step in took} == {
-        mine: str(worker.pid),
-        "other": str(other.pid),
-    }
-    (left,) = ledger.steps.client.list_workflows(workflow_ids=[f"{run_id}:nobody"])
-    assert left.status == "ENQUEUED"
-    requests[0].cancel()
     await ended(asyncio.gather(*requests[1:]))
-    ledger.steps.client.delete_workflows(list(versions))
+    assert work_of(ledger, run_id, "worker") == {
+        "nobody": "",
+        mine: next(each.id for each in executors(ledger, mine) if f":{worker.pid}:" in each.id),
+        "other": next(each.id for each in executors(ledger, "other") if f":{other.pid}:" in each.id),
+    }
+    requests[0].cancel()
 
 
 def driver_here(ledger):
@@ -755,9 +758,15 @@ def driver_here(ledger):
     return owner_of(ledger.url, LIMIT, ledger)
 
 
-def by_status(ledger, step_ids, status, count):
-    found = ledger.steps.client.list_workflows(workflow_ids=list(step_ids), status=status)
-    return found if len(found) == count else None
+def request(dispatch, run_id, key, text, version=None):
+    return Request(new_id(), agents()[1].queue, run_id, key, text, version or version_here(), dispatch.channel)
+
+
+def work_of(ledger, run_id, column):
+    """A column of the work for a run, by the operators' keys."""
+    with create_engine(ledger.store.database.engine.url, poolclass=NullPool).begin() as connection:
+        query = text(f"SELECT key, {column} FROM operad_work WHERE run_id = :id")  # noqa: S608
+        return {row.key: row[1] for row in connection.execute(query, {"id": run_id})}
 
 
 async def test_without_a_worker_of_the_same_file_the_driver_says_who_lives_and_waits(
@@ -786,55 +795,98 @@ HOSTILE = {
     "an empty object": ("{}", "the worker cannot read its request: KeyError"),
     "an unknown tag": ('{"$run": "rm -rf /"}', "this version of operad does not know the tag"),
     "deep": ("[" * 100_000, "cannot be read"),
-    "a number": (17, "the worker cannot read its request"),
+    "a number": ("17", "expected dict"),
     "an address of a wrong kind": ('{"queue": "QUEUE", "address": {"a": 1}}', "has no operator 'a'"),
     "an address that is none": ('{"queue": "QUEUE", "address": ["nobody", "x"]}', "has no operator 'nobody/x'"),
     "an address of numbers": ('{"queue": "QUEUE", "address": [1, [2]]}', "the worker cannot read"),
-    "a driver of a wrong kind": (
-        '{"queue": "QUEUE", "driver": {"a": 1}, "address": ["nobody", "x"]}',
-        "has no operator",
-    ),
     "another queue": ('{"queue": "x", "address": ["plain", "a"]}', "the worker cannot read its request: KeyError"),
     "no job": ('{"queue": "QUEUE", "address": ["plain", "a"]}', "the worker cannot read its request: KeyError"),
 }
 
 
-@pytest.mark.parametrize(("request_", "words"), HOSTILE.values(), ids=HOSTILE)
-async def test_a_request_that_is_none_is_an_error_for_whoever_waits(request_, words, made, worker, ledger, run_id):
-    driver, queue, step_id = await driver_here(ledger), agents()[1].queue, f"{run_id}:a"
-    given = request_.replace("QUEUE", queue) if isinstance(request_, str) else request_
-    found = await ended((await driver.dispatch()).outcome_of(Request(queue, step_id, given, driver.executor.version)))
-    assert found.status == "SUCCESS"
-    error = ledger.codec.load(found.output).error
+@pytest.mark.parametrize(("given", "words"), HOSTILE.values(), ids=HOSTILE)
+async def test_a_request_that_is_none_is_an_error_for_whoever_waits(given, words, made, worker, ledger, run_id):
+    dispatch = await (await driver_here(ledger)).dispatch()
+    hostile = request(dispatch, run_id, "a", given.replace("QUEUE", agents()[1].queue))
+    error = ledger.codec.load(await ended(dispatch.outcome_of(hostile))).error
     assert isinstance(error, InputError)
     assert words in str(error)
     assert worker.poll() is None
 
 
-async def test_a_planted_pickle_is_an_error_and_does_nothing(made, worker, ledger, run_id, folder):
-    driver, queue, step_id = await driver_here(ledger), agents()[1].queue, f"{run_id}:a"
-    mark = folder / f"{run_id}.pickled"
-    planted = base64.b64encode(pickle.dumps(Planted(str(mark)))).decode()
-    outcome = asyncio.ensure_future((await driver.dispatch()).outcome_of(Request(queue, step_id, "", "nobody")))
-    await until(lambda: by_status(ledger, [step_id], "ENQUEUED", 1))
-    with create_engine(ledger.url, poolclass=NullPool).begin() as connection:
-        values = {"planted": planted, "version": driver.executor.version, "id": step_id}
-        change = (
-            "UPDATE workflow_status SET serialization = 'py_pickle', inputs = :planted, application_version = :version "
-            "WHERE workflow_uuid = :id"
-        )
-        changed = connection.execute(text(change), values)
-        assert changed.rowcount == 1
-    found = await ended(outcome)
-    assert (found.status, mark.exists(), worker.poll()) == ("ERROR", False, None)
-    assert (await ended(begin(made["plain"], f"{run_id}-after"))).scratchpad == "b(a())"
+async def test_an_id_that_somebody_puts_into_the_queue_does_nothing(made, worker, ledger, run_id):
+    queue = delivery_queue(agents()[1].queue, version_here())
+    with ledger.store.database.engine.begin() as connection:
+        delivery.enqueue(connection, [(queue, id_) for id_ in ("nobody", "'; DROP TABLE operad_work", "")])
+    await until(lambda: not waiting_in(queue, ledger))
+    assert (await ended(begin(made["plain"], run_id))).scratchpad == "b(a())"
+    assert worker.poll() is None
 
 
-class Planted:
-    """What writes a file when it is unpickled."""
+def waiting_in(queue, ledger):
+    with ledger.store.database.engine.begin() as connection:
+        query = text("SELECT count(*) FROM operad_queue WHERE entrypoint = :queue")
+        return connection.execute(query, {"queue": queue}).scalar()
 
-    def __init__(self, path):
-        self._path = path
 
-    def __reduce__(self):
-        return open, (self._path, "w")
+# Claims
+
+
+@pytest.fixture
+def claimed(db):
+    """Work that a worker has claimed, which nobody serves."""
+    store = Store(database_url(db))
+    ids = store.work.request(
+        [Request(new_id(), "none", f"run-{uuid4()}", "a", "text", "1", "channel")], lambda *_: None
+    )
+    (claim,) = store.work.claim("first", ids)
+    yield store, claim
+    store.close()
+
+
+def test_an_outcome_is_only_recorded_under_the_latest_claim(claimed):
+    store, first = claimed
+    (second,) = store.work.claim("second", [first.id])
+    assert (first.claim, first.deaths, second.claim, second.deaths) == (1, [], 2, ["first"])
+    assert store.work.end("first", [(first, "late")]) == [False]
+    assert store.work.give_back("first", first) is None
+    assert store.work.held("first", [first.id]) == set()
+    assert store.work.end("second", [(second, "right")]) == [True]
+    assert store.work.ended([first.id]) == {first.id: "right"}
+    assert store.work.give_back("first", first) is False
+    assert store.work.claim("third", [first.id]) == [None]
+
+
+def test_work_that_is_given_back_is_no_death(claimed):
+    store, first = claimed
+    assert store.work.give_back("first", first) is True
+    (second,) = store.work.claim("second", [first.id])
+    assert (second.claim, second.deaths) == (2, [])
+
+
+def test_work_that_is_forgotten_and_requested_again_is_other_work(claimed):
+    store, first = claimed
+    store.work.forget(first.run_id, ["a"])
+    again = Request(new_id(), "none", first.run_id, "a", "text", "1", "channel")
+    assert store.work.request([again], lambda *_: None) == [again.id]
+    store.work.claim("first", [again.id])
+    assert store.work.end("first", [(first, "late")]) == [False]
+    assert store.work.ended([first.id, again.id]) == {}
+
+
+def test_a_request_that_exists_is_not_enqueued_again(claimed):
+    store, first = claimed
+    enqueued = []
+    again = Request(new_id(), "none", first.run_id, "a", "other", "1", "new channel")
+    other = again._replace(id=new_id(), key="b")
+    ids = store.work.request([again, other], lambda _, items: enqueued.extend(items))
+    assert ids == [first.id, other.id]
+    assert enqueued == [("none@1", other.id)]
+
+
+def test_work_is_cancelled_without_an_outcome(claimed):
+    store, first = claimed
+    store.work.cancel(first.run_id)
+    assert store.work.ended([first.id]) == {first.id: None}
+    assert store.work.end("first", [(first, "late")]) == [False]
+    assert [row.status for row in store.work.of_run(first.run_id)] == ["CANCELLED"]

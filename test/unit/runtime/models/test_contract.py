@@ -210,7 +210,7 @@ async def test_thinking_with_tools_goes_back_over_three_turns_through_json(clien
 
 def test_a_durable_run_goes_on_in_the_middle_of_a_tool_conversation(client, tmp_path):
     """The endpoint checks the reasoning before each call, before and after the person's answer."""
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     from operad.runtime.durable import Ledger
 
     def answer(request):

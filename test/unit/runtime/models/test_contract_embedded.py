@@ -156,7 +156,7 @@ async def test_thinking_with_tools_goes_back_over_three_turns_through_json(in_a_
 
 async def test_a_durable_run_goes_on_in_the_middle_of_a_tool_conversation(tmp_path):
     """It calls the only tool again and again."""
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     from operad.runtime.durable import Ledger
 
     booked = []

@@ -14,7 +14,7 @@ from operad.server.api.runs import Runs
 from operad.server.bounds import DEFAULT_BOUNDS
 from operad.server.problems import RefusedError
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 
 async def wait(job):

@@ -300,7 +300,7 @@ def test_the_faults_of_all_files_are_reported_at_once(operad, place):
 
 
 def test_runs_that_are_kept_are_found_again_and_go_on(place, begun):
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     (place / "b.asks").touch()
     server = begun("two.yaml", "--port", 0, "--db", "runs.sqlite").up()
     asked = {"expert": "Two", "goal": "Ada", "id": "r"}
@@ -345,7 +345,7 @@ def test_runs_are_traced_and_counted(begun):
 
 @pytest.mark.slow
 def test_a_kept_run_that_waits_for_a_person_beyond_its_limit_is_set_aside_and_goes_on_when_answered(place, begun):
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     (place / "b.asks").touch()
     server = begun("two.yaml", "--port", 0, "--db", "runs.sqlite", "--run-seconds", 10, "--max-runs", 1).up()
     began = time.monotonic()
@@ -369,7 +369,7 @@ def test_a_kept_run_that_waits_for_a_person_beyond_its_limit_is_set_aside_and_go
 
 
 def test_a_conversation_whose_runs_are_kept_goes_on_after_a_restart(place, begun):
-    pytest.importorskip("dbos")
+    pytest.importorskip("sqlalchemy")
     (place / "say.yaml").write_text(CHECKED)
 
     def counted(request):

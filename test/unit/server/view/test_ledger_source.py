@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("dbos")
+pytest.importorskip("sqlalchemy")
 
 from operad.runtime import Job, PausedError, RunContext, Workflow, events
 from operad.runtime import operator as as_operator
@@ -53,25 +53,24 @@ async def read_until(source: LedgerSource, kind: type[Any]):
     return read
 
 
-async def read_until_as_derived(source: LedgerSource, read: list[Any], ledger: Ledger, note: str = ""):
-    """What is derived of the run, once the events read since it began anew, if it did, are these."""
+async def read_until_as_stored(source: LedgerSource, read: list[Any], ledger: Ledger, note: str = ""):
+    """The stored events of the run, once the events read since it began anew, if it did, are these."""
     end = time.monotonic() + RENDEZVOUS
     while True:
         begun = max(number for number, event in enumerate(read) if isinstance(event, events.RunStarted))
-        if read[begun:] == (derived := ledger.events("r")) and source.note(ended=False).startswith(note):
-            return derived
-        assert time.monotonic() < end, f"{read[begun:]} are not {derived}"
+        if read[begun:] == (stored := ledger.events("r")) and source.note(ended=False).startswith(note):
+            return stored
+        assert time.monotonic() < end, f"{read[begun:]} are not {stored}"
         read += await source.news()
         await asyncio.sleep(0.01)
 
 
-async def test_the_events_of_a_run_in_progress_are_read_once_each_as_they_were_recorded(ledger, monkeypatch):
-    monkeypatch.setattr(Ledger, "events", None)  # nothing is derived
+async def test_the_events_of_a_run_in_progress_are_read_once_each_as_they_were_recorded(ledger):
     flow, heard = flow_in(ledger), []
     flow.add_listener(heard.append)
     with pytest.raises(PausedError):
         await flow.arun("go", run_id="r")
-    while not ledger.store.events.exist("r"):
+    while not ledger.events("r"):
         await asyncio.sleep(0.01)
     source = LedgerSource(ledger, "r")
     read = await read_until(source, events.Interrupted)
@@ -82,23 +81,23 @@ async def test_the_events_of_a_run_in_progress_are_read_once_each_as_they_were_r
     assert await LedgerSource(ledger, "r").news() == heard
 
 
-async def test_the_events_of_a_run_that_is_interrupted_and_resumed_begin_anew(ledger):
+async def test_the_events_of_a_run_that_is_interrupted_and_resumed_are_read_further(ledger):
     flow = flow_in(ledger)
     with pytest.raises(PausedError):
         await flow.arun("go", run_id="r")
     source = LedgerSource(ledger, "r")
     read = await read_until(source, events.Interrupted)
     await flow.cancel("r")
-    await read_until_as_derived(source, read, ledger, "no process drives this run")
+    await read_until_as_stored(source, read, ledger, "no process drives this run")
     await flow_in(ledger).aresume("r", {"confirm": False})
-    assert isinstance((await read_until_as_derived(source, read, ledger))[-1], events.RunFinished)
+    assert isinstance((await read_until_as_stored(source, read, ledger))[-1], events.RunFinished)
 
 
 async def test_a_call_that_is_cancelled_loses_no_events(ledger, monkeypatch):
     flow = flow_in(ledger)
     with pytest.raises(PausedError):
         await flow.arun("go", run_id="r")
-    source, reads = LedgerSource(ledger, "r"), Ledger.recorded_events
+    source, reads = LedgerSource(ledger, "r"), Ledger.events_after
     began, go_on, ended = threading.Event(), threading.Event(), threading.Event()
 
     def slow(*given):
@@ -109,7 +108,7 @@ async def test_a_call_that_is_cancelled_loses_no_events(ledger, monkeypatch):
         return read
 
     await flow.aresume("r", {"confirm": True})
-    monkeypatch.setattr(Ledger, "recorded_events", slow)
+    monkeypatch.setattr(Ledger, "events_after", slow)
     reading = asyncio.ensure_future(source.news())
     assert await asyncio.to_thread(began.wait, RENDEZVOUS)
     reading.cancel()

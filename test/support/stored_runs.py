@@ -1,31 +1,16 @@
 # ruff: noqa: S608 - the statements are our own
-"""Stored runs of an earlier version, in a small SQLite file: they must resume after every change of the tables.
+"""Runs of one workflow that tests store and read."""
 
-`test/unit/runtime/durable/data/kept_before.sql.gz` was made on 23 November 2026 by commit fc4d321, the last one without
-a version of the tables, and is not made again:
-
-    PYTHONPATH=test/support python -c "import kept_before; kept_before.make('kept.sqlite')"
-    python -c "import sqlite3; print(*sqlite3.connect('kept.sqlite').iterdump(), sep=chr(10))" | gzip -9n > …
-
-It holds the run ``finished``, which has finished, and ``unfinished``, whose process was killed at its operator ``check``
-when ``fetch`` and two of the three items of the map ``each`` had finished.
-"""
-
-import multiprocessing
 import os
 import sqlite3
-import time
 from contextlib import closing
-from gzip import decompress
 from pathlib import Path
 
 from operad.runtime import DurableWorkflow, Job, Map, WorkflowMessage
 from operad.runtime.durable import Ledger
 from operad.runtime.testing import ScriptedReasoner
 
-FILE = Path(__file__).parents[1] / "unit/runtime/durable/data/kept_before.sql.gz"
 OF_RUNS = ("operad_runs", "operad_events", "operad_questions", "operad_steps")
-OF_STEPS = ("workflow_status", "workflow_input", "workflow_output")
 ITEMS = ["x", "y", "z"]
 
 
@@ -78,40 +63,18 @@ def execute(path, run_id, ran=None, dies_at=None, limit=1.0):
         ledger.close()
 
 
-def make(path):
-    """Create the file, with a new process for each run."""
-    for run_id, dies_at in (("finished", None), ("unfinished", "z")):
-        process = multiprocessing.get_context("spawn").Process(target=execute, args=(path, run_id, None, dies_at))
-        process.start()
-        process.join()
-
-
-def restore(path):
-    """Write the stored file to this path."""
-    connection = sqlite3.connect(path)
-    connection.executescript(decompress(FILE.read_bytes()).decode())
-    connection.close()
-
-
 def fill(path: Path, count: int) -> None:
     """Copy the run ``finished`` until the file has a number of runs."""
     with closing(sqlite3.connect(path)) as connection, connection:
-        connection.create_function("unixepoch", 1, lambda _: time.time())
-        there = {row[0] for row in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         numbers = f"WITH RECURSIVE number(n) AS (SELECT 1 UNION ALL SELECT n + 1 FROM number WHERE n < {count - 1})"
-        for table in (*OF_RUNS, *OF_STEPS):
-            if table not in there:
-                continue
-            key = "run_id" if table in OF_RUNS else "workflow_uuid"
+        for table in OF_RUNS:
             columns = [row[1] for row in connection.execute(f"PRAGMA table_info({table})")]
-            made = {key: f"'run-' || n || substr({key}, 9)", "created": "created + n", "updated": "updated + n"}
-            if table == "workflow_status":
-                made["owner_xid"] = made["creator_xid"] = "NULL"
+            made = {"run_id": "'run-' || n", "created": "created + n", "updated": "updated + n"}
             values = ", ".join(made.get(column, f'"{column}"') for column in columns)
             names = ", ".join(f'"{column}"' for column in columns)
             connection.execute(
                 f"INSERT INTO {table} ({names}) {numbers} SELECT {values} FROM {table}, number "
-                f"WHERE {key} = 'finished' OR {key} LIKE 'finished:%'"
+                "WHERE run_id = 'finished'"
             )
     with closing(sqlite3.connect(path)) as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
