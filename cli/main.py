@@ -20,7 +20,7 @@ from typer.core import TyperCommand, TyperGroup
 
 import operad
 from operad.cli.process import StdoutError, imports_done
-from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
+from operad.runtime.values.base_errors import InvalidError, OperadError, describe, shorten
 from operad.runtime.values.text import printable, put
 
 EXIT_BAD_INPUT = 2
@@ -284,7 +284,7 @@ def _error_json(error: OperadError) -> str:
         from operad.configs.issues import issue_dicts
 
         found = {"error": str(error).partition("\n")[0], "issues": issue_dicts(error)}
-    if isinstance(error, BudgetError | OperatorError):
+    if error.finished:
         found["finished"] = {key: each.model_dump(mode="json", fallback=str) for key, each in error.finished.items()}
     return json.dumps(found, indent=2, ensure_ascii=False)
 
@@ -296,10 +296,9 @@ def _error_text(error: OperadError) -> str:
 
         return "\n".join(error_lines(error))
     text = "\n".join(map(printable, [*str(error).splitlines(), *_raised_at(error)]))
-    finished = list(error.finished) if isinstance(error, BudgetError | OperatorError) else []
-    if not finished:
+    if not error.finished:
         return text
-    names = printable(shorten(finished))
+    names = printable(shorten(list(error.finished)))
     return f"{text}\n  finished by then: {names}; --events FILE.jsonl keeps what operators said"
 
 
