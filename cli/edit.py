@@ -11,16 +11,16 @@ from typing import Annotated
 
 import typer
 
-from operad.cli.formats import EXIT_LEFT, STDOUT, read_workflow, write_file
-from operad.configs.flow import called, is_configuration, read_file
-from operad.configs.issues import issue_line, located, placed
-from operad.configs.printable import harmless, printable
+from operad.cli.formats import EXIT_LEFT, STDOUT, write_file
+from operad.configs.flow import is_configuration, read_file, read_workflow
+from operad.configs.issues import issue_line, placed
 from operad.flows.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json, read_text
-from operad.flows.formats.table import FORMATS, load_as
+from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.text import harmless, printable
 
 
 def edit(
@@ -135,14 +135,7 @@ def _read(file: str, format_: str | None) -> tuple[Format, NodeGraph]:
         raise InputError(
             f"{file}: configures experts; operad edit changes workflows of typed nodes: {', '.join(editable)}"
         )
-    if format_ is None:
-        found, graph = read_workflow(file, data, known)
-    else:
-        name = called(file, known)
-        try:
-            found, graph = load_as(known[format_], data, name, known)
-        except InvalidError as error:
-            raise located(f"{file} cannot be read", [placed(issue, name) for issue in error.issues], file) from error
+    found, graph = read_workflow(file, data, known, format_=known[format_] if format_ else None)
     if not found.runs:
         fault = f"is of the format {found.name}, whose nodes are not of operad's types"
         raise InputError(f"{file}: {fault}; operad edit changes: {', '.join(editable)}")

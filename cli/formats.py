@@ -16,16 +16,15 @@ import typer
 
 from operad.cli.remarks import LOSSY, placed_remarks
 from operad.configs.chart import experts_chart, experts_page
-from operad.configs.flow import called, is_configuration, read_file
-from operad.configs.issues import Placed, in_file, issue_line, located, placed
+from operad.configs.flow import is_configuration, read_file, read_workflow
+from operad.configs.issues import Placed, in_file, issue_line, placed
 from operad.configs.loader import found_file, preview
-from operad.configs.printable import harmless, printable
-from operad.configs.written import unwritable, write_whole
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+from operad.runtime.values.file import unwritable, write_whole
+from operad.runtime.values.text import harmless, printable
 
 if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
     from operad.flows.formats.format import Format
-    from operad.flows.node_graph import NodeGraph
     from operad.flows.picture import PictureTarget
 
 EXIT_LEFT = 1
@@ -221,21 +220,6 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     losses = [issue for issue in remarks if issue.code == LOSSY]
     notes = [issue for issue in remarks if issue.code != LOSSY]
     return Report(file, found.name, [*in_file(found.check(graph.runnable), lines), *losses], notes=notes)
-
-
-def read_workflow(file: str, data: bytes, known: Mapping[str, Format]) -> tuple[Format, NodeGraph]:
-    """Return the format of a file and its workflow.
-
-    Raises:
-        InvalidError: The file has no known format, or is broken; every issue is listed.
-    """
-    from operad.flows.formats.table import read
-
-    try:
-        return read(data, called(file, known), known)
-    except InvalidError as error:
-        issues = [placed(issue, called(file, known)) for issue in error.issues]
-        raise located(f"{file} cannot be read", issues, file) from error
 
 
 def _report_on_configuration(file: str) -> Report:

@@ -48,12 +48,10 @@ def find_graph(path: str) -> NodeGraph | None:
         return None
     from operad.flows.formats.table import find_format  # not at import: a configuration needs no formats
 
-    if find_format(data) is None and _json_of(data) is None:
+    if (guess := find_format(data)) is None and _json_of(data) is None:
         return None
-    try:
-        format_, graph = _read_runnable(data, file.name)
-    except InvalidError as error:
-        raise located(f"{path} cannot be read", [placed(issue, file.name) for issue in error.issues], path) from error
+    format_, graph = read_workflow(path, data, name=file.name, format_=guess)
+    _check_runs(format_, file.name)
     if issues := list(in_file(format_.check(graph.runnable), format_.lines(data))):
         raise located(f"{path} cannot be run", issues, path)
     return graph
@@ -66,20 +64,50 @@ def read_graph(path: Path) -> NodeGraph:
         InputError: There is no such file, or its nodes do not run here.
         InvalidError: The file holds no workflow, or one that cannot be read.
     """
-    return _read_runnable(read_file(path), path.name)[1]
-
-
-def _read_runnable(data: bytes, name: str) -> tuple[Format, NodeGraph]:
-    """Return the format and the workflow of a file; raise InputError if nodes of the format do not run here."""
     from operad.flows.formats.table import read
 
-    format_, graph = read(data, name)
+    format_, graph = read(read_file(path), path.name)
+    _check_runs(format_, path.name)
+    return graph
+
+
+def _check_runs(format_: Format, name: str) -> None:
+    """Raise InputError if nodes of the format do not run here."""
     if not format_.runs:
         raise InputError(
             f"{name}: is a workflow of the format {format_.name}, whose nodes do not run here; "
             "operad check, convert and show take it"
         )
-    return format_, graph
+
+
+def read_workflow(
+    file: str,
+    data: bytes,
+    known: Mapping[str, Format] | None = None,
+    *,
+    name: str | None = None,
+    format_: Format | None = None,
+) -> tuple[Format, NodeGraph]:
+    """Return the format and the workflow of a file of typed nodes.
+
+    Args:
+        file: Path of the file, for errors.
+        data: Its content.
+        known: The formats by name; None for all.
+        name: Name of a workflow that has none; by default that of the file without its suffix.
+        format_: The format of the file; None to detect it.
+
+    Raises:
+        InvalidError: The file has no known format, or is broken; every issue has its place in the file.
+    """
+    from operad.flows.formats.table import FORMATS, find_format, load_as
+
+    known = FORMATS if known is None else known
+    name = name or called(file, known)
+    try:
+        return load_as(format_ or find_format(data, known), data, name, known)
+    except InvalidError as error:
+        raise located(f"{file} cannot be read", [placed(issue, name) for issue in error.issues], file) from error
 
 
 def is_configuration(data: bytes) -> bool:

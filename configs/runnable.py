@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pydantic import ValidationError
 
 from operad.configs.capabilities import Trust
-from operad.configs.flow import find_graph, flow_expert
-from operad.configs.loader import load
-from operad.configs.node_capabilities import require_trust
 from operad.configs.schema import DurableSpec
-from operad.configs.services import load_services, services_of_environment
+from operad.configs.workflow_file import OpenWorkflow, open_workflow
 from operad.flows.node_graph import NodeGraph
 from operad.operators.services import Services
-from operad.runtime.agents.agent import Agent
+from operad.runtime.agents.agent import Agent, Expert
 from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.value import Value
@@ -110,47 +107,26 @@ def make(source: Source, trust: Trust = False) -> Runnable:
         LossyError: The workflow was imported, its results may differ here, and the source does not allow that.
         InvalidError: The file is not valid; every issue is listed.
     """
-    graph = find_graph(source.file)
     model, base_url = source.model, source.base_url
     if source.workers and (model or base_url):
         raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
-    if graph is None and Path(source.file).suffix == ".py" and Path(source.file).is_file():
-        raise InputError(f"{source.file}: is a Python file; run it with: python {source.file}")
-    if graph is None:
-        configuration = load(source.file, trust=trust)
-        if source.out is not None or source.services is not None:
-            raise _services_in_file(source)
-        agent = configuration.agent(source.expert, model_name=model, base_url=base_url)
-        _check_model(agent, source)
-        goal = configuration.spec.app.desc or agent.profile.description or agent.profile.name
-        team = [
-            configuration.expert(profile.name, model_name=model, base_url=base_url)
-            for profile in configuration.profiles
-        ]
-        durable = configuration.spec.durable
-        return Runnable(agent, goal, None, configuration.services, Path(source.file).stem, team, durable)
-    _refuse_options(source.file, {"--expert": source.expert}, "is a workflow, and has no experts")
-    require_trust(source.file, graph, trust)
-    services = _services(source.services, source.out, trust)
-    if not source.lossy and graph.is_imported:
-        from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
-
-        refuse_lossy(graph, source.file)
-    agent = flow_expert(graph, services, model, base_url, lossy=True)
-    _check_model(agent, source)
-    return Runnable(agent, graph.name, graph, services, Path(source.file).stem, [agent])
-
-
-def _services_in_file(source: Source) -> InputError:
-    """Return the error for an option whose value belongs into the file of experts."""
-    option = "--services" if source.out is None else "--output"
-    value = "…" if source.out is None else f"{{folder: {source.out}}}"
-    return InputError(f"{option}: {source.file} configures experts; write `services: {value}` in it instead")
-
-
-def _check_model(agent: Agent, source: Source) -> None:
+    found = opened(source, trust)
+    agent = found.agent(model_name=model, base_url=base_url)
     if not source.workers:  # workers configure models themselves
         agent.check_model()
+    name = Path(source.file).stem
+    if found.configuration is None:
+        return Runnable(agent, agent.profile.name, found.graph, found.services, name, [agent])
+    spec = found.configuration.spec
+    goal = spec.app.desc or agent.profile.description or agent.profile.name
+    team = [each for each in found.agents(model, base_url) if isinstance(each, Expert)]
+    return Runnable(agent, goal, None, found.services, name, team, spec.durable)
+
+
+def opened(source: Source, trust: Trust = False) -> OpenWorkflow:
+    """Return the file of a source, opened with the command's options; errors are those of `make`."""
+    services, folder = source.services, source.out
+    return open_workflow(source.file, source.expert, services=services, folder=folder, trust=trust, lossy=source.lossy)
 
 
 def lasting(source: Source) -> Source:
@@ -173,18 +149,3 @@ def _absolute_store(files: str | None) -> str | None:
 def _absolute(file: str) -> str:
     path = Path(file).expanduser()
     return str(path.absolute()) if path.exists() else file  # or the name of a configuration that comes with operad
-
-
-def _refuse_options(file: str, options: Mapping[str, object], why: str) -> None:
-    """Raise InputError if an option is given that the file has no use for."""
-    if given := [name for name, value in options.items() if value is not None]:
-        raise InputError(f"{file} {why}; leave {' and '.join(given)} out")
-
-
-def _services(file: str | None, out: str | None, trust: Trust) -> Services:
-    folder = Path(out) if out is not None else None
-    if folder and folder.exists() and not folder.is_dir():
-        raise InputError(f"--output {folder}: is not a folder")
-    if file is None:
-        return replace(services_of_environment(), folder=folder)
-    return load_services(Path(file), folder, trust)

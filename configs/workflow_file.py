@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from operad.configs.capabilities import Trust
-from operad.configs.flow import find_graph
-from operad.configs.loader import load
-from operad.configs.node_capabilities import require_trust
+from operad.configs.flow import find_graph, flow_expert
+from operad.configs.loader import Configuration, load
+from operad.configs.read_capabilities import require_trust
 from operad.configs.services import load_services, services_of_environment
-from operad.flows.assemble import assemble
 from operad.flows.node_graph import NodeGraph
-from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
+from operad.runtime.agents.agent import Agent
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
@@ -57,40 +57,108 @@ def load_workflow(
         raise InputError(f"load_workflow(…): expected the path of a file, got {short_repr(path)}")
     if not isinstance(expert, str | None):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise InputError(f"load_workflow(…): expert: expected a name, got {short_repr(expert)}")
-    if Path(path).suffix == ".py":
-        raise InputError(f"{path}: is a Python file, not a workflow file: import the workflow from it")
-    graph = find_graph(str(path))
-    if graph is not None:
-        return _node_workflow(graph, str(path), expert, model, services, trust, lossy)
-    if services is not None:
-        raise InputError(f"{path} configures experts; write `services: …` in it instead of the argument services")
-    configuration = load(path, trust=trust)
-    if isinstance(model, str):
-        agent = configuration.agent(expert, model_name=model)
-    else:
-        agent = configuration.agent(expert, model=model)
+    found = open_workflow(str(path), expert, services=services, trust=trust, lossy=lossy)
+    if found.configuration is None:
+        workflow = found.agent().workflow
+        workflow.model = model
+        return workflow
+    agent = found.agent(model_name=model) if isinstance(model, str) else found.agent(model=model)
     workflow = agent.workflow
-    workflow.model = agent.reasoner if model is not None or configuration.names_reasoner(agent.profile.name) else None
+    named = found.configuration.names_reasoner(agent.profile.name)
+    workflow.model = agent.reasoner if model is not None or named else None
     workflow.memory = agent.memory
     return workflow
 
 
-def _node_workflow(
-    graph: NodeGraph,
-    path: str,
-    expert: str | None,
-    model: Model | Reasoner | str | None,
-    services: Services | str | Path | None,
-    trust: Trust,
-    lossy: bool,
-) -> Workflow[Any]:
+@dataclass(frozen=True, slots=True)
+class OpenWorkflow:
+    """A workflow file that can run: experts, or a workflow of typed nodes.
+
+    Attributes:
+        configuration: The experts; None for a workflow of typed nodes.
+        graph: The workflow of typed nodes; None for experts.
+        services: Services of the nodes.
+        expert: Name of the chosen expert; None for the leader, or the only expert.
+    """
+
+    configuration: Configuration | None
+    graph: NodeGraph | None
+    services: Services
+    expert: str | None = None
+
+    def agent(
+        self,
+        *,
+        model: Model | Reasoner | None = None,
+        model_name: str | None = None,
+        base_url: str | None = None,
+    ) -> Agent:
+        """Return the chosen agent; arguments and errors are those of `Configuration.expert`."""
+        if self.configuration is not None:
+            return self.configuration.agent(self.expert, model=model, model_name=model_name, base_url=base_url)
+        assert self.graph is not None  # noqa: S101 - one of the two is there
+        return flow_expert(self.graph, self.services, model_name, base_url, lossy=True)
+
+    def agents(self, model_name: str | None = None, base_url: str | None = None) -> list[Agent]:
+        """Return all agents: the leader first, then the experts; or the only agent of a workflow of typed nodes."""
+        found = self.configuration
+        if found is None:
+            return [self.agent(model_name=model_name, base_url=base_url)]
+        leaders = [found.leader(model_name=model_name, base_url=base_url)] if found.spec.leader else []
+        experts = [found.expert(each.name, model_name=model_name, base_url=base_url) for each in found.profiles]
+        return [*leaders, *experts]
+
+
+def open_workflow(
+    file: str,
+    expert: str | None = None,
+    *,
+    services: Services | str | Path | None = None,
+    folder: str | None = None,
+    trust: Trust = False,
+    lossy: bool = False,
+) -> OpenWorkflow:
+    """Open a workflow file of any kind that can run.
+
+    Args:
+        file: The path of the file; or the name of a configuration that comes with Operad.
+        expert: Name of an expert in a file of experts.
+        services: Services of a workflow of typed nodes, or the path of a services file.
+        folder: Folder for files that nodes of a workflow write.
+        trust: As for `load_workflow`.
+        lossy: As for `load_workflow`.
+
+    Raises:
+        InputError, InvalidError, UntrustedError, LossyError: As `load_workflow`.
+    """
+    graph = find_graph(file)
+    if graph is None:
+        if Path(file).suffix == ".py" and Path(file).is_file():
+            raise InputError(f"{file}: is a Python file; run it with: python {file}")
+        configuration = load(file, trust=trust)
+        if folder is not None:
+            raise InputError(
+                f"--output: {file} configures experts; write `services: {{folder: {folder}}}` in it instead"
+            )
+        if services is not None:
+            raise InputError(f"{file} configures experts; write `services: …` in it instead")
+        return OpenWorkflow(configuration, None, configuration.services, expert)
     if expert is not None:
-        raise InputError(f"{path} is a node workflow, and has no experts; leave expert={expert!r} out")
-    require_trust(path, graph, trust)
-    if services is None:
-        services = services_of_environment()
-    elif not isinstance(services, Services):
-        services = load_services(Path(services), None, trust)
-    workflow = assemble(graph, NODE_TYPES, services=services, lossy=lossy)
-    workflow.model = model
-    return workflow
+        raise InputError(f"{file} is a workflow, and has no experts; leave the expert {expert!r} out")
+    require_trust(file, graph, trust)
+    if not isinstance(services, Services):
+        services = _services(services, folder, trust)
+    if not lossy and graph.is_imported:
+        from operad.flows.formats.remarks import refuse_lossy  # not at import: workflows of ours need no formats
+
+        refuse_lossy(graph, file)
+    return OpenWorkflow(None, graph, services)
+
+
+def _services(file: str | Path | None, folder_name: str | None, trust: Trust) -> Services:
+    folder = Path(folder_name) if folder_name is not None else None
+    if folder and folder.exists() and not folder.is_dir():
+        raise InputError(f"--output {folder}: is not a folder")
+    if file is None:
+        return replace(services_of_environment(), folder=folder)
+    return load_services(Path(file), folder, trust)

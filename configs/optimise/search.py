@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any, cast
 
 from operad.configs.capabilities import Capabilities, Trust
+from operad.configs.expert_file import ExpertFile
 from operad.configs.loader import load, load_text
-from operad.configs.optimise.edits import Data, beside, dump, edited, normalised, outline
+from operad.configs.optimise.edits import Data, beside, edited, outline
 from operad.configs.optimise.folder import BEST, Folder, opened
 from operad.configs.optimise.proposals import MAX_FAULT, Proposal, attempts, blamed, cut, failures, propose
 from operad.configs.optimise.state import Candidate, Ranking, State, Step, Unfinished
@@ -22,7 +23,7 @@ from operad.configs.optimise.trial import Account, Bench
 from operad.operators.media.errors import MediaError
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner
-from operad.runtime.values.document import MAX_BYTES, parse_document
+from operad.runtime.values.document import MAX_BYTES
 from operad.runtime.values.errors import (
     AnswerError,
     BudgetError,
@@ -206,18 +207,18 @@ class _Search:
             settings,
         )
 
-    def data(self, text: str) -> Data:
-        """Return the data of a candidate's configuration."""
-        return normalised(parse_document(text, self.path.name))
+    def file(self, text: str) -> ExpertFile:
+        """Return a candidate's configuration."""
+        return ExpertFile(text, self.path.name)
 
-    def workflow(self, data: Data) -> Workflow:
+    def workflow(self, file: ExpertFile) -> Workflow:
         """Return the workflow of a candidate, without insights: no task may learn from another.
 
         Raises:
             InvalidError: The candidate's configuration is not valid.
         """
-        env = {**cast("Data", data.get("env") or {}), "insights": None}
-        text = dump({**data, "env": env})
+        env = {**cast("Data", file.values.get("env") or {}), "insights": None}
+        text = file.with_values({**file.values, "env": env}).text
         configuration = load_text(text, self.path.name, self.path.parent, trust=self.capabilities.covers)
         return configuration.expert(self.expert).workflow
 
@@ -257,7 +258,7 @@ class _Work:
             self.kept.draw(len(self.search.cases))
         except (MediaError, MissingExtraError) as error:
             self.tell(f"no picture of the tree: {error}")
-        if names := beside(self.search.data(self.search.text), self.search.path.parent):
+        if names := beside(self.search.file(self.search.text).data, self.search.path.parent):
             where = f"{self.kept.path / BEST} needs what lies beside {self.search.path.name}"
             self.tell(f"{where} ({shorten(names)}): copy it there to run it")
 
@@ -289,7 +290,7 @@ class _Work:
         self.tell(_progress_line(state, self.kept.state, result))
 
     async def _try_unchanged(self) -> Step:
-        workflow = self.search.workflow(self.search.data(self.search.text))
+        workflow = self.search.workflow(self.search.file(self.search.text))
         results = await self.bench.try_out(workflow, self.search.sampled_cases(0))
         return Step(parent=None, yaml=self.search.text, results=results, usage=NO_USAGE)
 
@@ -297,15 +298,14 @@ class _Work:
         state = self.kept.state
         assert state.tree is not None  # noqa: S101 - the first step is done
         parent = state.candidates[select(state.tree, seed=self.search.seed)]
-        data = self.search.data(parent.step.yaml)
-        known = {dump(self.search.data(candidate.step.yaml)): candidate for candidate in state.candidates}
-        inputs = self._proposal_inputs(parent, data)
+        file = self.search.file(parent.step.yaml)
+        inputs = self._proposal_inputs(parent, file)
         lessons: list[str] = []
         for _ in range(TRIES):
             self.account.check()
             try:
                 proposal = await propose(inputs, self.search.proposer, self.account, lessons)
-                yaml, workflow = self._apply_proposal(data, proposal, known)
+                yaml, workflow = self._apply_proposal(file, proposal)
             except OperadError as error:
                 lessons.append(_lesson_from(error))
                 continue
@@ -320,16 +320,16 @@ class _Work:
             )
         return Step(parent=parent.number, refused=lessons[-1], usage=NO_USAGE)
 
-    def _apply_proposal(self, data: Data, proposal: Proposal, known: dict[str, Candidate]) -> tuple[str, Workflow]:
+    def _apply_proposal(self, file: ExpertFile, proposal: Proposal) -> tuple[str, Workflow]:
         """Return the YAML and the checked workflow that a proposal results in."""
-        changed = edited(data, self.search.expert, proposal.operations)
-        text = dump(changed)
-        if (duplicate := known.get(text)) is not None:
-            name = "the workflow as it was at first" if duplicate.number == 0 else f"candidate {duplicate.number}"
-            raise InputError(f"that makes {name} again, which scored {duplicate.score:.3f}; propose something else")
-        return text, self.search.workflow(changed)
+        changed = edited(file, self.search.expert, proposal.operations)
+        for known in self.kept.state.candidates:
+            if self.search.file(known.step.yaml).data == changed.data:
+                name = "the workflow as it was at first" if known.number == 0 else f"candidate {known.number}"
+                raise InputError(f"that makes {name} again, which scored {known.score:.3f}; propose something else")
+        return changed.text, self.search.workflow(changed)
 
-    def _proposal_inputs(self, parent: Candidate, data: Data) -> Data:
+    def _proposal_inputs(self, parent: Candidate, file: ExpertFile) -> Data:
         state, search = self.kept.state, self.search
         tried = [
             (candidate.step.operations, candidate.score)
@@ -339,7 +339,7 @@ class _Work:
         refused = [step.refused for step in state.refused if step.parent == parent.number]
         shuffle_seed = f"{search.seed} failures {state.steps}"
         return {
-            "workflow": outline(data, search.expert),
+            "workflow": outline(file, search.expert),
             "score": round(parent.score, 3),
             "failures": failures(search.cases, parent.step.results, shuffle_seed),
             "blamed": blamed(result.blamed for result in parent.results.values()),
@@ -354,8 +354,8 @@ class _Work:
                 await self._run_step(partial(self._try_on_remaining, number, missing))
 
     async def _try_on_remaining(self, number: int, missing: Sequence[Case]) -> Ranking:
-        data = self.search.data(self.kept.state.candidates[number].step.yaml)
-        results = await self.bench.try_out(self.search.workflow(data), missing)
+        file = self.search.file(self.kept.state.candidates[number].step.yaml)
+        results = await self.bench.try_out(self.search.workflow(file), missing)
         return Ranking(candidate=number, results=results, usage=NO_USAGE)
 
 

@@ -397,6 +397,7 @@ ERRORS: Mapping[str, str] = {
     "UntrustedError": "Read what it can do, which the error lists; then `operad trust FILE`, or `load(file, trust=True)`.",
     "RefusedError": "Read the answer of the server; its status says whether the request was wrong.",
     "ReadonlyError": "In the studio: correct or restore the file, or convert it to a format that can be edited.",
+    "NotKeptError": "In the studio: make the change in the file, for example as an alias stands before its anchor.",
     "StaleError": "In the studio: reload the file, and repeat the change.",
     "RunningLoopError": "`await` the asynchronous method: `aexecute` instead of `execute`.",
     "DeadlockError": "In a test on a fake clock: let a task set the event that all wait for.",

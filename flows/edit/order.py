@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from operad.flows.edit.operation import Types, inside_of
-from operad.flows.edit.references import reads
+from operad.flows.edit.operation import Types, inside_of, reads
 from operad.flows.node_graph import NodeGraph, NodeSpec
 
 

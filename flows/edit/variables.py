@@ -8,8 +8,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
 
-from operad.flows.edit.operation import Name, NodeId, Operation, Types, free_id, undefined, with_params
-from operad.flows.edit.references import following
+from operad.flows.edit.operation import Name, NodeId, Operation, Types, following, free_id, undefined, with_params
 from operad.flows.formats.shapes import Fields, fields_of, list_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.named_params import in_lists

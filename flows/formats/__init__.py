@@ -10,5 +10,5 @@
   `extra`, under the name of the format, and written back by the same format.
 - What a file says that runs differently here is found by declarations of its fields: `fields`, `remarks`.
 - What a format cannot hold is listed by `Format.losses`.
-- A changed file keeps the text of what did not change: `yaml_over`.
+- A changed file keeps the text of what did not change: `yaml_edit`.
 """

@@ -8,8 +8,8 @@ from typing import Any
 
 from operad.flows.check import Checker, NodeType
 from operad.flows.edit.nodes import ReplaceText
+from operad.flows.edit.operation import reads
 from operad.flows.edit.order import edges_in_order
-from operad.flows.edit.references import reads
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, object_schema

@@ -8,8 +8,7 @@ from types import MappingProxyType
 from typing import Any, cast
 
 from operad.flows.catalogue import NodeType
-from operad.flows.edit.operation import inside_of
-from operad.flows.edit.references import node_of
+from operad.flows.edit.operation import inside_of, node_of
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted
 from operad.flows.node_graph import NodeGraph, NodeSpec

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple, cast
 import yaml
 
 from operad.flows.formats.shapes import Fields, fields_of
-from operad.flows.formats.yaml_text import PlainDumper
+from operad.flows.formats.yaml_text import TextDumper
 from operad.runtime.values.document import MAX_BYTES, Document, parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, describe
 
@@ -160,7 +160,7 @@ class _Stream(io.RawIOBase):
         return len(data)
 
 
-class _Dumper(PlainDumper):
+class _Dumper(TextDumper):
     """Dumper that indents lists, as Coze does."""
 
     def increase_indent(self, flow: bool = False, indentless: bool = False) -> None:

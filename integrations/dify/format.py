@@ -20,7 +20,7 @@ import re
 
 from operad.flows.formats.format import Format
 from operad.flows.formats.shapes import fields_of
-from operad.flows.formats.yaml_over import keep_text
+from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.dify.losses import losses_of
@@ -88,7 +88,7 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     nodes = keep_positions(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
     new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
     fresh = write_yaml(new_values)
-    return keep_text(old, old_text, fresh, fresh, lambda data: read_yaml(data, "the file").value)
+    return keep_text(old, old_text, fresh, lambda data: read_yaml(data, "the file").value)
 
 
 def titles(graph: NodeGraph) -> dict[str, str]:

@@ -22,7 +22,6 @@ import msgspec
 from pydantic import BaseModel, ValidationError
 
 from operad.runtime import events
-from operad.runtime.durable.outcome import Outcome
 from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.values import errors
@@ -65,6 +64,26 @@ _EVENTS = events.Event.__module__.rpartition(".")[0]
 
 _Path = tuple[str, ...]
 """Path to a part of a value, as steps such as ``.outputs`` and ``[2]``."""
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """Outcome of an operator's work: a message or an error.
+
+    Attributes:
+        message: The operator's message; None if it failed.
+        error: The error that the operator raised, if any.
+        usage: Tokens, calls and cost of the work.
+        events: Events written during the work.
+        traced: True if OpenTelemetry spans were written for the work.
+        exchange: Conversation with the model that led to the message; None if it is not kept.
+    """
+
+    message: WorkflowMessage | None = None
+    error: BaseException | None = None
+    usage: Usage = Usage()
+    events: tuple[events.Event, ...] = ()
+    traced: bool = False
+    exchange: Exchange | None = None
 
 
 class Files(Protocol):

@@ -26,11 +26,10 @@ from typing import Any
 from msgspec.structs import replace as changed
 
 from operad.runtime import events
-from operad.runtime.durable.codec import MAX_TEXT, Codec
-from operad.runtime.durable.outcome import Outcome
+from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.rows import DONE, EventPart, StepRow, StoredQuestion
 from operad.runtime.durable.run_writer import Progress, RunWriter, committed
-from operad.runtime.durable.step_table import taken_over
+from operad.runtime.durable.steps import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at
 from operad.runtime.events.repeat import repeated
@@ -161,7 +160,7 @@ class Recorder:
         return written
 
     def _stored(self, happened: Sequence[Event], written: Future[bool]) -> None:
-        if written.exception() is not None:
+        if written.cancelled() or written.exception() is not None:
             self._pending.extendleft(reversed(happened))
 
     @contextmanager

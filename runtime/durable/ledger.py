@@ -14,10 +14,10 @@ from typing import Any, NamedTuple
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import display_name, with_workers
 from operad.runtime.durable.description import describe_workflow, leaves, refuse_changed, refuse_other_job
 from operad.runtime.durable.history import Recorder
-from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
@@ -39,7 +39,7 @@ from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, l
 from operad.runtime.durable.run_writer import committed
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.step_table import taken_over
+from operad.runtime.durable.steps import taken_over
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import (
     Event,

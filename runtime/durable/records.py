@@ -43,9 +43,7 @@ from operad.runtime.durable.rows import (
     StoredRun,
 )
 from operad.runtime.durable.run_writer import Progress
-from operad.runtime.durable.step_records import StepRecords
-from operad.runtime.durable.step_table import batched
-from operad.runtime.durable.step_timeline import StoredStep, kept_step
+from operad.runtime.durable.steps import StepTable, StoredStep, batched, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import CANCELLED as IT_WAS_CANCELLED
 from operad.runtime.events import Event, RunFailed
@@ -105,14 +103,13 @@ class Records:
         """
         return Store(self.url)
 
-    @cached_property
-    def steps(self) -> StepRecords:
+    @property
+    def steps(self) -> StepTable:
         """Records of the runs' operators."""
-        return StepRecords(self.store)
+        return self.store.steps
 
     def close(self) -> None:
         """Close the database."""
-        vars(self).pop("steps", None)
         if (store := vars(self).pop("store", None)) is not None:
             store.close()
 

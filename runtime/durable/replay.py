@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Any
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.history import Recorder
-from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.rows import StepRow, StoredQuestion
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread

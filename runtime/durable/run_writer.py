@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import time
 import zlib
 from collections import defaultdict
@@ -18,6 +19,9 @@ from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.rows import RUNNING, StepRow, StoredRun, storable
 from operad.runtime.durable.tables import Tables
 from operad.runtime.events import Event
+from operad.runtime.values.errors import InputError
+
+_logger = logging.getLogger(__name__)
 
 
 class Progress(NamedTuple):
@@ -87,7 +91,7 @@ class RunChanges:
         Raises:
             InputError: The database refuses a change, or cannot be reached. Nothing is written then.
         """
-        rows = [_dumped(each) if isinstance(each, Progress) and each.events else None for each in changes]
+        rows = [_dumped(each) if isinstance(each, Progress) else None for each in changes]
         return self._write(driver, changes, rows)
 
     @retried
@@ -268,9 +272,15 @@ def _row_of(step: StepRow) -> Mapping[str, object]:
     return {name: getattr(step, name) for name in names} | {"outcome": storable(step.outcome)}
 
 
-def _dumped(progress: Progress) -> Mapping[str, object]:
-    """Return the row of events."""
-    text = Codec().dump_events(progress.events)
+def _dumped(progress: Progress) -> Mapping[str, object] | None:
+    """Return the row of events; None if there are none, or if they are too long, which must not lose an outcome."""
+    if not progress.events:
+        return None
+    try:
+        text = Codec().dump_events(progress.events)
+    except InputError as error:
+        _logger.warning("%s: %d events are not recorded: %s", progress.run_id, len(progress.events), error)
+        return None
     return {"run_id": progress.run_id, "part": progress.part, "events": zlib.compress(text.encode())}
 
 

@@ -17,7 +17,7 @@ from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_writer import RunChanges
-from operad.runtime.durable.step_table import StepTable
+from operad.runtime.durable.steps import StepTable
 from operad.runtime.durable.tables import VERSION, Tables
 from operad.runtime.durable.work_table import WorkTable
 from operad.runtime.values.errors import InputError
@@ -51,7 +51,7 @@ class Store:
 
     Attributes:
         database: The database.
-        steps: Table of the operators that drivers executed.
+        steps: Records of the operators of runs.
         work: Table of the operators that workers execute.
         changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
@@ -64,8 +64,8 @@ class Store:
         self.database = Database(url, reading=reading)
         self._reading = reading
         self._tables = Tables(self.database.sa)
-        self.steps = StepTable(self.database, self._tables)
         self.work = WorkTable(self.database, self._tables)
+        self.steps = StepTable(self.database, self._tables, self.work)
         self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
         self.database.with_retries(self._set_up, patience=0.0)

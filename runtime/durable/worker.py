@@ -13,10 +13,9 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database_names import database_url, file_store, with_workers
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.outcome import Outcome
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.question_forwarder import QuestionForwarder
 from operad.runtime.durable.replay import outcome_of_work

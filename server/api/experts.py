@@ -11,10 +11,8 @@ from typing import TYPE_CHECKING, cast
 from pydantic import JsonValue
 
 from operad.configs.capabilities import Trust
-from operad.configs.flow import find_graph
 from operad.configs.inputs import start_params, text_input
-from operad.configs.loader import load
-from operad.configs.runnable import Source, lasting, make
+from operad.configs.runnable import Source, lasting, opened
 from operad.configs.schema import DurableSpec
 from operad.operators.nodes.flow import Start, StartParams, StartVariable, read_inputs
 from operad.runtime.agents.agent import Agent
@@ -140,34 +138,23 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
         InputError: The file does not exist or configures no experts; or functions of one take deps.
         InvalidError: The file is not valid; every issue is listed.
     """
-    graph = find_graph(source.file)
-    if graph is not None:
-        return [Offer(make(source, trust).agent, lasting(source), start_params(graph))]
-    if source.services is not None:
-        raise InputError(f"{source.file} has its own `services`; remove --services")
-    configuration = load(source.file, trust=trust)
-    name, url = source.model, source.base_url
-    agents: list[Agent] = []
-    if configuration.spec.leader is not None:
-        agents.append(configuration.leader(model_name=name, base_url=url))
-    for profile in configuration.profiles:
-        agents.append(configuration.expert(profile.name, model_name=name, base_url=url))
-    if not agents:
+    found = opened(source, trust)
+    if found.graph is not None:
+        start, durable = start_params(found.graph), None
+    elif found.configuration is not None and found.configuration.profiles:
+        start, durable = None, found.configuration.spec.durable
+    else:
         raise InputError(f"{source.file}: configures no experts; add one under `experts`")
-    for agent in agents:
+    offers: list[Offer] = []
+    for agent in found.agents(source.model, source.base_url):
         agent.check_model()
         try:
             check_deps(agent.workflow.built())
         except MissingDepsError as error:
             raise InputError(f"{source.file}: {agent.profile.name!r} cannot be served: {error}") from error
-    return [
-        Offer(
-            agent,
-            lasting(source.model_copy(update={"expert": agent.profile.name})),
-            durable=configuration.spec.durable,
-        )
-        for agent in agents
-    ]
+        name = None if found.graph else agent.profile.name
+        offers.append(Offer(agent, lasting(source.model_copy(update={"expert": name})), start, durable=durable))
+    return offers
 
 
 def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:

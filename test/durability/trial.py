@@ -20,8 +20,9 @@ from databases import Databases
 from graph import undisturbed
 from sqlalchemy import create_engine, text
 
-from operad.runtime import InputError
+from operad.runtime import InputError, events
 from operad.runtime.durable import Ledger
+from operad.runtime.events.journal import bare
 
 HERE = Path(__file__).parent
 Begin = Callable[..., "subprocess.Popen[str]"]
@@ -351,7 +352,9 @@ class Trial:
             self.fail(f"the run did not finish: {report} {driving.errors()[-2000:]}")
             return self.result
         throws = self.throws()
-        self._check_results({key: _token(outcome) for key, outcome in self.recorded().items()}, report["result"])
+        recorded = self.recorded()
+        self._check_results({key: _token(outcome) for key, outcome in recorded.items()}, report["result"])
+        self._check_history(recorded)
         for done, stored in self._stored:
             if again := {throw.key for throw in throws[done:]} & stored:
                 self.fail(f"ran again although stored: {sorted(again)}")
@@ -416,6 +419,23 @@ class Trial:
             self.fail(f"recorded, but of no operator: {sorted(recorded.keys() - keys)}")
         if (right := expected.model_dump(mode="json")) != result:
             self.fail(f"the result is {result}, not {right}")
+
+    def _check_history(self, recorded: Mapping[str, Any]) -> None:
+        """Check that the events are those of one run from its start to its end, which tell each outcome once."""
+        ledger = Ledger(self.url)
+        told = ledger.events(self.run_id)
+        ledger.close()
+        kinds = Counter(type(event).__name__ for event in told)
+        if (kinds["RunStarted"], kinds["RunFinished"], kinds["RunFailed"]) != (1, 1, 0):
+            self.fail(f"the history is not that of one run: {kinds}")
+        if (numbers := [event.seq for event in told]) != sorted(set(numbers)):
+            self.fail("the events are not numbered")
+        places = [bare(key) for key, outcome in recorded.items() if outcome.error is None]
+        expected = Counter(("/".join(names), rounds[-1]) for names, rounds in places)
+        finished = (event for event in told if isinstance(event, events.OperatorFinished))
+        found = Counter(("/".join(event.path), event.round) for event in finished)
+        if wrong := {place: found[place] for place in expected if found[place] != expected[place]}:
+            self.fail(f"the history tells these ends another number of times than {expected}: {wrong}")
 
     def _takeovers(self, throws: Sequence[Throw]) -> Iterator[float]:
         for each in self._processes[1:]:

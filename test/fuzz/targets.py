@@ -19,12 +19,12 @@ from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
 from operad.cli.evaluate.work import evaluate
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.capabilities import Capabilities
+from operad.configs.expert_file import ExpertFile
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
 from operad.configs.loader import load_text
-from operad.configs.optimise.edits import edited, normalised, outline
+from operad.configs.optimise.edits import edited, outline
 from operad.configs.optimise.folder import opened
 from operad.configs.optimise.proposals import Proposal
 from operad.configs.optimise.tasks import read_tasks
@@ -82,6 +82,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched
@@ -281,12 +282,12 @@ def proposal(data: bytes) -> None:
 
 
 @cache
-def _expert() -> Any:
+def _expert() -> ExpertFile:
     text = (
         "experts:\n  - profile: {name: Writer}\n    workflow: [[draft, polish]]\n    evaluator: {name: judge, "
         "instruction: good}\noperators:\n  - {name: draft, instruction: Draft.}\n  - {name: polish, instruction: Polish.}\n"
     )
-    return normalised(parse_document(text, "fuzz"))
+    return ExpertFile(text, "fuzz")
 
 
 class _Heard(Model):

@@ -43,7 +43,7 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
 from operad.flows.formats.plain import is_plain
-from operad.flows.formats.yaml_over import keep_text
+from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
 from operad.runtime.values.errors import InvalidError, Issue
@@ -104,11 +104,10 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     """
     fresh = dump(graph)
     try:
-        old_text = dump(load(old, graph.name), on_one_line=False)
+        written = dump(load(old, graph.name))
     except InvalidError:
         return fresh
-    new_text = dump(graph, on_one_line=False)
-    return keep_text(old, old_text, new_text, fresh, lambda data: load(data, graph.name))
+    return keep_text(old, written, fresh, lambda data: load(data, graph.name))
 
 
 OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines, dump_over=dump_over)

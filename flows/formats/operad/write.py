@@ -2,34 +2,24 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
 
 import yaml
 
 from operad.flows.formats.operad.keys import ELSE, OWN, else_port
-from operad.flows.formats.operad.yaml_nodes import (
-    MAX_LINE,
-    fits,
-    flow_node,
-    id_node,
-    mapping_node,
-    serialized,
-    text_node,
-    value_node,
-)
 from operad.flows.formats.plain import plain
+from operad.flows.formats.yaml_text import MAX_LINE, fits, list_node, mapping_node, serialized, text_node, value_node
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.named_params import named
 from operad.operators.nodes import NODE_TYPES
 
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,15}")
 
-def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
-    """Return the file of a workflow; the same workflow gives the same bytes.
 
-    Args:
-        graph: The workflow.
-        on_one_line: True to write short nodes on one line.
+def dump(graph: NodeGraph) -> bytes:
+    """Return the file of a workflow, short nodes on one line; the same workflow gives the same bytes.
 
     Raises:
         InvalidError: Values of the workflow are nested too deep.
@@ -44,7 +34,7 @@ def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
     for number, edge in enumerate(graph.edges):
         edges_into.setdefault(edge.target, []).append((number, edge))
     order: list[int] = []
-    level = _Level(on_one_line)
+    level = _Level()
     open_levels: list[tuple[str, _Level]] = [("", level)]
     for node in graph.nodes:
         depth = next(
@@ -61,22 +51,19 @@ def dump(graph: NodeGraph, *, on_one_line: bool = True) -> bytes:
     edges_to_missing = [(number, edge) for numbered in edges_into.values() for number, edge in numbered]
     if edges_to_missing:
         order += (number for number, _ in edges_to_missing)
-        root["edges"] = yaml.SequenceNode(
-            "tag:yaml.org,2002:seq", [_edge_node(edge, by_id, to=True) for _, edge in edges_to_missing]
-        )
+        root["edges"] = list_node([_edge_node(edge, by_id, to=True) for _, edge in edges_to_missing])
     if order != sorted(order):
         positions = sorted(range(len(order)), key=order.__getitem__)
-        root["order"] = flow_node([value_node(position) for position in positions])
+        root["order"] = list_node([value_node(position) for position in positions], flow=True)
     if graph.extra:
         root["extra"] = value_node(plain(graph.extra))
-    return serialized(mapping_node(root))
+    return serialized(mapping_node(root)).encode()
 
 
 class _Level:
     """Nodes of the workflow, or inside one container, in the form of a file."""
 
-    def __init__(self, on_one_line: bool) -> None:
-        self._on_one_line = on_one_line
+    def __init__(self) -> None:
         self._nodes: list[tuple[str, dict[str, yaml.Node], bool, _Level]] = []
 
     def add(self, node: NodeSpec, edges: Sequence[Edge], by_id: Mapping[str, NodeSpec], *, inside: bool) -> _Level:
@@ -88,7 +75,7 @@ class _Level:
         if edges:
             after = [_edge_node(edge, by_id) for edge in edges]
             short = not any(edge.input or edge.extra for edge in edges)
-            fields["after"] = after[0] if len(after) == 1 else flow_node(after)
+            fields["after"] = after[0] if len(after) == 1 else list_node(after, flow=True)
         params = plain(node.params)
         if node.type in NODE_TYPES:
             params = named(NODE_TYPES[node.type].params_type, params)
@@ -99,8 +86,8 @@ class _Level:
         if node.extra:
             fields["extra"] = value_node(plain(node.extra))
         size = len(node.id) + sum(len(edge.source) + 4 for edge in edges)
-        short = short and self._on_one_line and not node.extra and fits([node.type, params], MAX_LINE - size)
-        level = _Level(self._on_one_line)
+        short = short and not node.extra and fits([node.type, params], MAX_LINE - size)
+        level = _Level()
         self._nodes.append((node.id, fields, short, level))
         return level
 
@@ -118,8 +105,13 @@ class _Level:
                 short = False
             pairs.append((id_node(node_id), mapping_node(fields, flow=short)))
         if as_list:
-            return yaml.SequenceNode("tag:yaml.org,2002:seq", [value for _, value in pairs], flow_style=False)
+            return list_node([value for _, value in pairs])
         return yaml.MappingNode("tag:yaml.org,2002:map", pairs, flow_style=not pairs)
+
+
+def id_node(node_id: str) -> yaml.ScalarNode:
+    """Return an id; without quotes if it is a number, which is read back as the same text."""
+    return yaml.ScalarNode("tag:yaml.org,2002:int", node_id) if _NUMBER.fullmatch(node_id) else text_node(node_id)
 
 
 def _edge_node(edge: Edge, by_id: Mapping[str, NodeSpec], *, to: bool = False) -> yaml.Node:

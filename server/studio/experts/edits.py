@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+from operad.configs.expert_file import (
+    EVALUATOR,
+    Chains,
+    ExpertFile,
+    Item,
+    connected,
+    disconnected,
+    inserted,
+)
 from operad.configs.loader import preview_text
-from operad.configs.names import places
 from operad.flows.edit import (
     AddNode,
     Connect,
@@ -19,28 +28,10 @@ from operad.flows.edit import (
     ReplaceText,
     SetParam,
 )
-from operad.flows.edit.paths import PathError, Step, steps_of
+from operad.flows.edit.paths import PathError, steps_of
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.runtime.values.document import parse_document
-from operad.runtime.values.errors import InputError, OperadError, did_you_mean
-from operad.server.studio.experts.chains import (
-    Item,
-    chains_of,
-    connected,
-    disconnected,
-    in_place,
-    items_in,
-    named,
-    put_between,
-    value_at,
-    with_chains,
-    without,
-)
-from operad.server.studio.experts.graph import EVALUATOR, EXPERT, LEADER, OPERATOR, Part, ports_of, read_parts
-from operad.server.studio.experts.judges import FIELD, judges_in, judges_of, with_judges
-from operad.server.studio.experts.team import with_expert, with_leader, without_expert, without_leader
-from operad.server.studio.experts.yaml_items import part_at, scalar, with_item, with_part, without_item
-from operad.server.studio.experts.yaml_values import with_value, written
+from operad.runtime.values.errors import InputError, did_you_mean
+from operad.server.studio.experts.graph import EXPERT, LEADER, OPERATOR, Part, file_of, ports_of, read_parts
 
 
 def edited(data: bytes, operations: Sequence[Operation], path: Path) -> bytes:
@@ -50,46 +41,48 @@ def edited(data: bytes, operations: Sequence[Operation], path: Path) -> bytes:
         InputError: An operation does not apply to a file of experts.
         InvalidError: The resulting file is not valid; every issue is listed.
     """
-    text, remaining = data.decode("utf-8-sig"), list(operations)
+    file, remaining = file_of(data, path), list(operations)
     while remaining:
         operation, following = remaining.pop(0), remaining[0] if remaining else None
-        if isinstance(operation, AddNode) and isinstance(following, Connect) and following.target == operation.id:
-            text = _EditedText(text, path).with_added(operation, remaining.pop(0))
+        then = following if isinstance(following, Connect) and isinstance(operation, AddNode) else None
+        if isinstance(operation, AddNode) and then and then.target == operation.id:
+            file = _Edit(file, path).added(operation, then)
+            del remaining[0]
         else:
-            text = _EditedText(text, path).applied(operation)
-    preview_text(text, path.name, path.parent)
-    return text.encode()
+            file = _Edit(file, path).applied(operation)
+    preview_text(file.text, path.name, path.parent)
+    return file.text.encode()
 
 
-class _EditedText:
-    """Text of a file to which an operation is applied."""
+class _Edit:
+    """Edit of a file by an operation."""
 
-    def __init__(self, text: str, path: Path) -> None:
-        self._text = text
-        self._path = path
-        self._parts = {part.spec.id: part for part in read_parts(text.encode(), path)[1]}
+    def __init__(self, file: ExpertFile, path: Path) -> None:
+        self._file = file
+        self._parts = {part.spec.id: part for part in read_parts(file, path)[1]}
 
-    def applied(self, operation: Operation) -> str:
+    def applied(self, operation: Operation) -> ExpertFile:
         match operation:
             case SetParam(path="workflow") if self._type_of(operation.node) == EXPERT:
-                return self._with_chains(self._parts[operation.node].expert, items_in(operation.value))
+                return self._file.with_chains(self._parts[operation.node].expert, _chains_in(operation.value))
             case SetParam(path="evaluator") if self._type_of(operation.node) == EXPERT:
-                return self._with_evaluators(self._parts[operation.node].expert, judges_in(operation.value))
+                return self._with_evaluators(self._parts[operation.node].expert, operation.value)
             case SetParam(path="name") if self._type_of(operation.node) in (OPERATOR, EVALUATOR):
-                return self._with_renamed(self._parts[operation.node], operation.value)
+                return self._renamed(self._parts[operation.node], operation.value)
             case SetParam() | ReplaceText():
                 return self._with_field(operation)
             case AddNode():
-                return self.with_added(operation)
+                return self.added(operation)
             case RemoveNode():
-                return self._with_removed(operation)
+                return self._removed(operation)
             case Connect():
-                source, target = self._ends(operation.source, operation.target, operation.port)
-                return self._with_chains(target.expert, connected(self._chains(target), source, target.name))
+                source, target = self._ends(operation)
+                chains = self._file.chains(target.expert)
+                return self._file.with_chains(target.expert, connected(chains, source, target.name))
             case Disconnect():
-                return self._without_edge(*self._ends(operation.source, operation.target, operation.port))
+                return self._without_edge(*self._ends(operation))
             case InsertBetween():
-                return self._with_inserted(operation)
+                return self._inserted(operation)
             case _:
                 raise InputError(f"{type(operation).__name__}: is for workflows of typed nodes; experts have operators")
 
@@ -110,11 +103,11 @@ class _EditedText:
             )
         return part
 
-    def _ends(self, source: str, target: str, port: int | str | None) -> tuple[Item, Part]:
-        source_part, target_part = self._part_of(source, OPERATOR), self._part_of(target, OPERATOR)
-        if source_part.expert != target_part.expert:
-            raise InputError(f"{source!r} and {target!r} belong to two experts; edges stay within one")
-        return self._end(source_part, port), target_part
+    def _ends(self, edge: Connect | Disconnect | InsertBetween) -> tuple[Item, Part]:
+        source, target = self._part_of(edge.source, OPERATOR), self._part_of(edge.target, OPERATOR)
+        if source.expert != target.expert:
+            raise InputError(f"{edge.source!r} and {edge.target!r} belong to two experts; edges stay within one")
+        return self._end(source, edge.port), target
 
     def _end(self, part: Part, port: int | str | None) -> Item:
         ports = list(ports_of(part.spec.params))
@@ -122,16 +115,13 @@ class _EditedText:
             raise InputError(f"{part.name!r} has the ports {', '.join(ports)}; give 0 to {len(ports) - 1}")
         return Item(part.name, ports[port] if ports and isinstance(port, int) else None)
 
-    def _chains(self, part: Part) -> list[list[Item]]:
-        return chains_of(named(self._text), part.expert)
-
     def _is_edge(self, source: Item, target: Part) -> bool:
-        edges = [edge for chain in self._chains(target) for edge in pairwise(chain)]
+        edges = [edge for chain in self._file.chains(target.expert) for edge in pairwise(chain)]
         return any(before == source and after.name == target.name for before, after in edges)
 
     # Fields
 
-    def _with_field(self, operation: SetParam | ReplaceText) -> str:
+    def _with_field(self, operation: SetParam | ReplaceText) -> ExpertFile:
         part = self._part_of(operation.node)
         if part.path is None:
             raise InputError(f"{operation.node!r} has no fields here; edit it in the file")
@@ -139,40 +129,60 @@ class _EditedText:
             steps = steps_of(operation.path)
         except PathError as error:
             raise InputError(str(error)) from error
-        place, value = (*part.path, *steps), _new_value(operation, part.spec.params)
-        changed = with_value(self._text, place, value)
-        if not _changes_only(self._text, changed, place, value, self._path.name):
-            raise InputError(f"{operation.path}: cannot be set without touching other parts; edit it in the file")
-        return changed
+        return self._file.with_value((*part.path, *steps), _new_value(operation, part.spec.params))
 
-    def _with_renamed(self, part: Part, name: Any) -> str:
-        """Return the text with another name for an operator, also where it is referred to."""
-        known = {str(each.get("name")) for _, _, value in places(named(self._text)) if (each := fields_of(value))}
-        if not isinstance(name, str) or not name.strip() or name in known or part.path is None:
+    def _renamed(self, part: Part, name: Any) -> ExpertFile:
+        if not isinstance(name, str) or not name.strip() or name in self._file.definitions() or part.path is None:
             raise InputError(f"name: expected a name that no operator of the file has, got {name!r}")
-        text = with_value(self._text, (*part.path, "name"), name)
-        for _, place, value in places(parse_document(self._text, self._path.name).data):
-            at = part_at(text, place)
-            if value == part.name and at is not None and at.kind == "scalar":
-                text = with_part(text, place, scalar(name))
-            fields = fields_of(value)
-            for number, each in enumerate(list_of(fields.get("inputs"))):
-                at = part_at(text, (*place, "inputs", number))
-                if each == part.name and at is not None:
-                    text = with_part(text, (*place, "inputs", number), scalar(name))
-            source, dot, output = str(fields_of(fields.get("map")).get("over") or "").partition(".")
-            if source == part.name and dot and part_at(text, (*place, "map", "over")) is not None:
-                text = with_value(text, (*place, "map", "over"), f"{name}.{output}")
-        return text
+        return self._file.renamed(part.path, part.name, name)
 
-    # Operators
+    # Experts and the leader
 
-    def with_added(self, operation: AddNode, then: Operation | None = None) -> str:
-        """Return the text with an added part; `then` is the edge that leads to an added operator."""
+    def _with_expert(self, operation: AddNode) -> ExpertFile:
+        """Return the file with another expert at the end, whose chain has one operator.
+
+        The parameters are ``operator``, the name of that operator; ``desc``, the description; and the ``instruction`` of
+        an operator that the file does not define, which is written in the chain.
+        """
+        name, params, data = operation.id, operation.params, self._file.data
+        names = {fields_of(fields_of(expert).get("profile")).get("name") for expert in list_of(data["experts"])}
+        if not name.strip() or name in names:
+            raise InputError(f"id: expected a name that no expert of the file has, got {name!r}")
+        operator, desc = params.get("operator"), params.get("desc")
+        if not isinstance(operator, str) or not operator.strip():
+            raise InputError("operator: name the first operator of the expert")
+        defined = [fields_of(fields).get("name") for fields in list_of(data.get("operators"))]
+        step = operator if operator in defined else {"name": operator, "instruction": params.get("instruction", "")}
+        profile = {"name": name, **({"desc": desc} if isinstance(desc, str) and desc else {})}
+        values = self._file.values
+        experts = [*list_of(values.get("experts")), {"profile": profile, "workflow": [[step]]}]
+        return self._file.with_values({**values, "experts": experts})
+
+    def _with_leader(self) -> ExpertFile:
+        if LEADER in self._file.values:
+            raise InputError("the file has a leader already")
+        return self._file.with_values({**self._file.values, LEADER: {"profile": {"name": "Leader"}}})
+
+    def _without_expert(self, part: Part) -> ExpertFile:
+        values = self._file.values
+        experts = list_of(values.get("experts"))
+        if len(experts) == 1:
+            raise InputError("a file has at least one expert; add another one first")
+        kept = [expert for number, expert in enumerate(experts) if number != part.expert]
+        file = self._file.with_values({**values, "experts": kept})
+        for other in self._parts.values():
+            if other.expert == part.expert and other is not part:
+                file = file.without_unused(other.name)
+        return file
+
+    # Operators and evaluators
+
+    def added(self, operation: AddNode, then: Connect | None = None) -> ExpertFile:
+        """Return the file with an added part; `then` is the edge that leads to an added operator."""
         if operation.type == EXPERT:
-            return with_expert(self._text, operation.id, operation.params)
+            return self._with_expert(operation)
         if operation.type == LEADER:
-            return with_leader(self._text)
+            return self._with_leader()
         expert = self._part_of(operation.inside or "")
         if expert.spec.type != EXPERT:
             raise InputError(f"inside: {operation.inside!r} is not an expert; operators belong to experts")
@@ -182,170 +192,86 @@ class _EditedText:
             )
         if any(part.expert == expert.expert and part.name == operation.id for part in self._parts.values()):
             raise InputError(f"{operation.inside!r} has {operation.id!r} already; give another name")
-        source = None
-        if isinstance(then, Connect) and operation.type == OPERATOR:
-            source = self._end(self._part_of(then.source, OPERATOR), then.port)
-        self._define(operation.id, operation.params)
+        file = self._defined(operation)
         if operation.type == EVALUATOR:
-            return self._with_added_evaluator(expert.expert, operation)
-        chains = [*self._chains(expert), [Item(operation.id)]]
-        chains = connected(chains, source, operation.id) if source else chains
-        return self._with_chains(expert.expert, chains, operation.params)
+            return file.with_evaluators(
+                expert.expert, [*file.evaluators(expert.expert), operation.id], operation.params
+            )
+        chains = [*file.chains(expert.expert), [Item(operation.id)]]
+        if then:
+            chains = connected(chains, self._end(self._part_of(then.source, OPERATOR), then.port), operation.id)
+        return file.with_chains(expert.expert, chains, operation.params)
 
-    def _with_inserted(self, operation: InsertBetween) -> str:
-        source, target = self._ends(operation.source, operation.target, operation.port)
-        chains = self._chains(target)
-        longer = put_between(chains, source, target.name, operation.id)
+    def _inserted(self, operation: InsertBetween) -> ExpertFile:
+        source, target = self._ends(operation)
+        chains = self._file.chains(target.expert)
+        longer = inserted(chains, operation.id, source, target.name)
         if longer == chains:
             raise _no_edge_error(source, target)
-        self._define(operation.id, operation.params)
-        return self._with_chains(target.expert, longer, operation.params)
+        return self._defined(operation).with_chains(target.expert, longer, operation.params)
 
-    def _define(self, name: str, params: Mapping[str, Any]) -> None:
-        """Add the definition of a new operator at the end of the list; an existing operator is used as it is."""
-        data = named(self._text)
-        exists = any(fields_of(operator).get("name") == name for _, _, operator in places(data))
-        listed = list_of(data.get("operators"))
-        if exists and params:
-            raise InputError(f"there is an operator {name!r} already; give another name")
-        if exists or not listed:
-            return
-        fields = {"name": name, "instruction": "", **params}
-        operators_part = part_at(self._text, ("operators",))
-        in_flow = operators_part is not None and operators_part.flow
-        lines = [f"{key}: {_field_value(key, value, in_flow=in_flow)}" for key, value in fields.items()]
-        self._text = with_item(
-            self._text, ("operators",), len(listed), f"{{{', '.join(lines)}}}" if in_flow else "\n".join(lines)
-        )
+    def _defined(self, operation: AddNode | InsertBetween) -> ExpertFile:
+        """Return the file with the definition of a new operator; an existing operator is used as it is."""
+        exists = operation.id in self._file.definitions()
+        if exists and operation.params:
+            raise InputError(f"there is an operator {operation.id!r} already; give another name")
+        return self._file if exists else self._file.with_operator(operation.id, operation.params)
 
-    def _with_chains(self, expert: int, chains: list[list[Item]], params: Mapping[str, Any] | None = None) -> str:
-        """Return the text with other chains; an operator that no list of the file defines is written in its chain."""
-        text = with_chains(self._text, expert, chains, params or {})
-        try:
-            is_expected = chains_of(named(text), expert) == chains and _is_same_except(
-                self._text, text, expert, "workflow", self._path.name
-            )
-        except OperadError:  # an alias precedes its anchor, or lost it
-            is_expected = False
-        if not is_expected:
-            raise InputError(
-                "the chains cannot be changed here without losing an operator that is written in one of them; define "
-                "that operator under `operators`, or edit the chains in the file"
-            )
-        return text
-
-    def _with_evaluators(self, expert: int, names: list[str]) -> str:
-        """Return the text with other evaluators for an expert."""
-        text = with_judges(self._text, expert, names)
-        known = {str(fields_of(value).get("name")) for _, _, value in places(named(self._text))}
+    def _with_evaluators(self, expert: int, value: Any) -> ExpertFile:
+        """Return the file with the evaluators of a form: a list of names, one name, or nothing."""
+        names: list[Any] = list_of(value) if isinstance(value, list) else [] if value is None else [value]
+        if not all(isinstance(name, str) and name.strip() for name in names) or len(set(names)) < len(names):
+            raise InputError(f"evaluator: expected names of operators, each once, got {names!r:.60}")
+        known = self._file.definitions()
         if unknown := next((name for name in names if name not in known), None):
             raise InputError(f"evaluator: there is no operator {unknown!r}{did_you_mean(unknown, known)}")
-        if judges_of(named(text), expert) != names or not _is_same_except(
-            self._text, text, expert, FIELD, self._path.name
-        ):
-            raise InputError("the evaluators cannot be changed here without touching other parts; edit the file")
-        return text
+        return self._file.with_evaluators(expert, names)
 
-    def _with_added_evaluator(self, expert: int, operation: AddNode) -> str:
-        data = named(self._text)
-        known = {str(fields_of(operator).get("name")) for operator in list_of(data.get("operators"))}
-        definitions = {} if operation.id in known else {operation.id: in_place(operation.id, operation.params)}
-        return with_judges(self._text, expert, [*judges_of(data, expert), operation.id], definitions)
-
-    def _with_removed(self, operation: RemoveNode) -> str:
+    def _removed(self, operation: RemoveNode) -> ExpertFile:
         part = self._part_of(operation.node)
         if part.spec.type == LEADER:
-            return without_leader(self._text)
+            return self._file.with_values({key: value for key, value in self._file.values.items() if key != LEADER})
         if part.spec.type == EXPERT:
-            names = [each.name for each in self._parts.values() if each.expert == part.expert and each is not part]
-            text = without_expert(self._text, part.expert)
-            for name in names:
-                text = _without_unused(text, name)
-            return text
+            return self._without_expert(part)
         if part.spec.type == EVALUATOR:
-            judges = judges_of(named(self._text), part.expert)
-            self._text = with_judges(self._text, part.expert, [each for each in judges if each != part.name])
-        else:
-            chains = without(self._chains(part), part.name, rewire=operation.edges == "rewire")
-            if not chains:
-                raise InputError(f"{part.name!r} is the only operator of its expert; add another one first")
-            self._remove_from_inputs(part)
-            self._text = self._with_chains(part.expert, chains)
-        return _without_unused(self._text, part.name)
+            names = [name for name in self._file.evaluators(part.expert) if name != part.name]
+            return self._file.with_evaluators(part.expert, names).without_unused(part.name)
+        return self._file.without_operator(part.expert, part.name, rewire=operation.edges == "rewire")
 
-    def _remove_from_inputs(self, part: Part, by: str | None = None) -> bool:
-        """Remove an operator from the `inputs` of others of its expert; return True if it was there."""
-        found = False
-        for other in self._parts.values():
-            inputs = list_of(other.spec.params.get("inputs"))
-            if (
-                other.expert != part.expert
-                or other.path is None
-                or part.name not in inputs
-                or by not in (None, other.name)
-            ):
-                continue
-            found = True
-            if len(inputs) == 1:
-                holder = part_at(self._text, other.path)
-                keys = [key.text for key in holder.keys] if holder else []
-                self._text = without_item(self._text, other.path, keys.index("inputs"))
-            else:
-                self._text = without_item(self._text, (*other.path, "inputs"), inputs.index(part.name))
-        return found
-
-    def _without_edge(self, source: Item, target: Part) -> str:
-        source_part = next(
-            part for part in self._parts.values() if part.expert == target.expert and part.name == source.name
-        )
-        was_input = self._remove_from_inputs(source_part, target.name)
+    def _without_edge(self, source: Item, target: Part) -> ExpertFile:
+        file = self._file.without_input(target.expert, source.name, target.name)
         source = source if self._is_edge(source, target) else Item(source.name)
-        is_edge = self._is_edge(source, target)
-        if not (was_input or is_edge):
+        if self._is_edge(source, target):
+            return file.with_chains(target.expert, disconnected(file.chains(target.expert), source, target.name))
+        if file == self._file:
             raise _no_edge_error(source, target)
-        chains = self._chains(target)
-        return self._with_chains(target.expert, disconnected(chains, source, target.name)) if is_edge else self._text
+        return file
 
 
 def _no_edge_error(source: Item, target: Part) -> InputError:
     return InputError(f"no chain leads from {source.name!r} to {target.name!r} by that port; edit the file")
 
 
-def _field_value(key: str, value: Any, *, in_flow: bool) -> str:
-    return scalar(value) if key == "name" else written(value, 2, in_flow=in_flow).rstrip("\n")
+def _chains_in(value: Any) -> Chains:
+    """Return the chains in a form's value: lists of names, and of ``{operator, port}``.
+
+    Raises:
+        InputError: The value has another form.
+    """
+    chains = [[_item_in(item) for item in list_of(chain)] for chain in list_of(value)]
+    if not chains or not all(chains):
+        raise InputError("workflow: give at least one chain, and at least one operator in each")
+    return chains
 
 
-def _without_unused(text: str, name: str) -> str:
-    """Return the text without the definition of an operator that nothing refers to any more."""
-    data = named(text)
-    listed = list_of(data.get("operators"))
-    index = next((index for index, operator in enumerate(listed) if fields_of(operator).get("name") == name), None)
-    if index is None:
-        return text
-    uses = sum(value is listed[index] or value == name for _, _, value in places(data))
-    return text if uses > 1 else without_item(text, ("operators",), index)
-
-
-def _is_same_except(before: str, after: str, expert: int, field: str, name: str) -> bool:
-    """Return True if two texts have the same data, apart from one field of an expert."""
-    return _data_except(before, expert, field, name) == _data_except(after, expert, field, name)
-
-
-def _data_except(text: str, expert: int, field: str, name: str) -> Any:
-    data = parse_document(text, name).data
-    experts = [fields_of(each) for each in list_of(data["experts"])]
-    experts[expert] = {key: value for key, value in experts[expert].items() if key != field}
-    return {**data, "experts": experts}
-
-
-def _changes_only(text: str, changed: str, place: Sequence[Step], value: Any, name: str) -> bool:
-    """Return True if a change of a text sets one value and no other; an operator may appear in several places."""
-    before, after = parse_document(text, name).data, parse_document(changed, name).data
-    old, new = value_at(before, place[:-1]), value_at(after, place[:-1])
-    if new[place[-1]] != value:
-        return False
-    old[place[-1]] = new[place[-1]] = None
-    return before == after
+def _item_in(value: Any) -> Item:
+    fields = fields_of(value)
+    name, port = (fields.get("operator"), fields.get("port")) if fields else (value, None)
+    if not isinstance(name, str) or not (port is None or isinstance(port, str)):
+        raise InputError(
+            f"workflow: expected the name of an operator, or {{operator, port}}, got {json.dumps(value)[:60]}"
+        )
+    return Item(name, port)
 
 
 def _new_value(operation: SetParam | ReplaceText, params: Mapping[str, Any]) -> Any:

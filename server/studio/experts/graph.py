@@ -7,20 +7,18 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from operad.configs.expert_file import EVALUATOR, ExpertFile
 from operad.configs.loader import Configuration, preview_text
-from operad.configs.names import name_functions, name_operators, places
+from operad.configs.reading import places
 from operad.configs.schema import LeaderSpec, OperatorSpec, WorkflowLikeSpec
 from operad.flows.edit.paths import Step
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.variables import plain
 from operad.runtime.graph.graph import WorkflowGraph
-from operad.runtime.values.document import Document, parse_document
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.experts.chains import Item, chains_of
-from operad.server.studio.experts.judges import judges_of
 
-OPERATOR, EVALUATOR, EXPERT, LEADER = "operator", "evaluator", "expert", "leader"
+OPERATOR, EXPERT, LEADER = "operator", "expert", "leader"
 
 _NOT_SHOWN = frozenset({"workflow", "evaluator", "name"})
 _PORTS_TEXT = "Ports of the operator, of which it chooses one; a chain names the port that it follows."
@@ -49,21 +47,25 @@ def graph_of(data: bytes, path: Path) -> NodeGraph:
     Raises:
         InvalidError: The file is not valid; every issue is listed.
     """
-    configuration, parts, edges = read_parts(data, path)
+    configuration, parts, edges = read_parts(file_of(data, path), path)
     name = configuration.spec.app.name or path.stem
     return NodeGraph([part.spec for part in parts], edges, name=name)
 
 
-def read_parts(data: bytes, path: Path) -> tuple[Configuration, list[Part], list[Edge]]:
+def file_of(data: bytes, path: Path) -> ExpertFile:
+    """Return a file of experts, given its content."""
+    return ExpertFile(data.decode("utf-8-sig", "replace"), path.name)
+
+
+def read_parts(file: ExpertFile, path: Path) -> tuple[Configuration, list[Part], list[Edge]]:
     """Return the configuration of a file of experts, its parts, and the edges between them."""
-    text = data.decode("utf-8-sig", "replace")
-    configuration = preview_text(text, path.name, path.parent)
+    configuration = preview_text(file.text, path.name, path.parent)
     parts: list[Part] = []
     edges: list[Edge] = []
-    definitions = _operator_places(text, path.name)
-    raw = parse_document(text, path.name)
-    name_operators(raw)
-    name_functions(raw)
+    definitions = {
+        name: (place, {key: _form_value(field) for key, field in fields.items() if key not in _NOT_SHOWN})
+        for name, (place, fields) in file.definitions().items()
+    }
     graphs = {name: workflow.graph() for name, workflow in configuration.workflows.items()}
     id_counts = Counter([LEADER, *graphs, *(key for graph in graphs.values() for key in _operator_ids(graph))])
     leader = configuration.spec.leader
@@ -71,7 +73,7 @@ def read_parts(data: bytes, path: Path) -> tuple[Configuration, list[Part], list
         parts.append(Part(NodeSpec(LEADER, LEADER, _fields_of_leader(leader)), ("leader",)))
     for number, expert in enumerate(configuration.spec.experts):
         name = expert.profile.name
-        fields = _fields_of_expert(expert, expert.profile) | _linked_fields(raw, number)
+        fields = _fields_of_expert(expert, expert.profile) | _linked_fields(file, number)
         parts.append(Part(NodeSpec(name, EXPERT, fields), ("experts", number), number, name))
         edges += [Edge(LEADER, name)] if leader else []
         inner, between = _parts_of_expert(configuration, number, id_counts, definitions)
@@ -111,20 +113,6 @@ def _parts_of_expert(
     return parts, edges
 
 
-def _operator_places(text: str, name: str) -> dict[str, tuple[tuple[Step, ...], dict[str, Any]]]:
-    """Return the path and the fields of each operator, by name."""
-    document = parse_document(text, name)
-    name_operators(document)
-    name_functions(document)
-    found: dict[str, tuple[tuple[Step, ...], dict[str, Any]]] = {}
-    for _, path, value in places(document.data):
-        if isinstance(value, dict):
-            fields = cast("dict[str, Any]", value)
-            shown = {key: _form_value(field) for key, field in fields.items() if key not in _NOT_SHOWN}
-            found.setdefault(str(fields.get("name")), (tuple(path), shown))
-    return found
-
-
 def _form_value(value: Any) -> Any:
     """Return a field for the form; actions and tools are replaced by their names."""
     if isinstance(value, list):
@@ -147,15 +135,14 @@ def _fields_of_leader(leader: LeaderSpec) -> dict[str, Any]:
     return {name: value for name, value in values.items() if name != "actions"}
 
 
-def _linked_fields(document: Document, number: int) -> dict[str, Any]:
+def _linked_fields(file: ExpertFile, number: int) -> dict[str, Any]:
     """Return the chains and evaluators of an expert, with operators by name."""
-    chains = [[_chain_item(item) for item in chain] for chain in chains_of(document.data, number)]
-    judges = judges_of(document.data, number)
+    chains = [
+        [item.name if item.port is None else {"operator": item.name, "port": item.port} for item in chain]
+        for chain in file.chains(number)
+    ]
+    judges = file.evaluators(number)
     return {"workflow": chains, **({"evaluator": judges} if judges else {})}
-
-
-def _chain_item(item: Item) -> Any:
-    return item.name if item.port is None else {"operator": item.name, "port": item.port}
 
 
 def _mappings(data: Mapping[str, Any], key: str) -> list[dict[str, Any]]:
@@ -169,9 +156,7 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
         data: Content of the file, whose tools, actions and operators can be chosen.
         path: Path of the file.
     """
-    document = parse_document(data.decode("utf-8-sig", "replace"), path.name)
-    name_operators(document)
-    name_functions(document)
+    file = file_of(data, path)
     schema = OperatorSpec.model_json_schema()
     operator_schema = (
         schema if "properties" in schema else schema["$defs"]["OperatorSpec"]
@@ -183,7 +168,7 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
         if part.get("type") in plain_types and name not in _NOT_SHOWN
     }
     for key in ("tools", "actions"):
-        if known := [str(item["name"]) for item in _mappings(document.data, key) if "name" in item]:
+        if known := [str(item["name"]) for item in _mappings(file.data, key) if "name" in item]:
             fields[key] = {"type": "array", "items": {"enum": known}, "default": []}
     port = {"type": "string", "default": "other"}
     fields["ports"] = {"type": "array", "items": port, "default": [], "x-advanced": True, "description": _PORTS_TEXT}
@@ -196,10 +181,10 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
             "desc": {"type": "string", "title": "Description", "x-editor": "prompt"},
         },
     }
-    steps = {"title": "Operator", "enum": _step_choices(document)}
+    steps = {"title": "Operator", "enum": _step_choices(file)}
     chain = {"type": "array", "items": steps, "title": "Chain", "default": steps["enum"][:1]}
     links: dict[str, Any] = {"workflow": {"type": "array", "items": chain, "title": "Chains"}}
-    if judges := _evaluator_choices(document):
+    if judges := _evaluator_choices(file):
         judge = {"title": "Evaluator", "enum": judges}
         links["evaluator"] = {"type": "array", "items": judge, "title": "Evaluators", "default": []}
     expert = {
@@ -219,20 +204,20 @@ def _leader_schema(profile: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "object", "properties": {"profile": profile, **counts}, "required": ["profile"]}
 
 
-def _evaluator_choices(document: Document) -> list[str]:
+def _evaluator_choices(file: ExpertFile) -> list[str]:
     """Return the operators that can be evaluators: first those in no chain, last those defined in place."""
-    experts = range(len(list_of(document.data["experts"])))
-    judges = [name for number in experts for name in judges_of(document.data, number)]
-    steps = {item.name for number in experts for chain in chains_of(document.data, number) for item in chain}
-    defined = [str(operator["name"]) for operator in _mappings(document.data, "operators")]
+    experts = range(len(list_of(file.data["experts"])))
+    judges = [name for number in experts for name in file.evaluators(number)]
+    steps = {item.name for number in experts for chain in file.chains(number) for item in chain}
+    defined = [str(operator["name"]) for operator in _mappings(file.data, "operators")]
     free = sorted((name for name in defined if name not in judges), key=lambda name: name in steps)
     return [*dict.fromkeys([*free, *judges])]
 
 
-def _step_choices(document: Document) -> list[Any]:
+def _step_choices(file: ExpertFile) -> list[Any]:
     """Return the operators of a file, and each of their ports."""
     steps: list[Any] = []
-    for kind, _, value in places(document.data):
+    for kind, _, value in places(file.data):
         if isinstance(value, dict) and kind != EVALUATOR:
             fields = cast("dict[str, Any]", value)
             name = str(fields["name"])

@@ -7,13 +7,12 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operad.configs.flow import MAX_BYTES, called, is_configuration, read_file
-from operad.configs.issues import located, placed
-from operad.configs.written import unwritable, write_whole
+from operad.configs.flow import MAX_BYTES, called, is_configuration, read_file, read_workflow
 from operad.flows.formats.format import Format
-from operad.flows.formats.table import FORMATS, find_format, load_as
+from operad.flows.formats.table import FORMATS, find_format
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
+from operad.runtime.values.file import unwritable, write_whole
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json", ".zip", ".png", ".txt", ".md"})
 MOST_FILES = 500
@@ -153,40 +152,28 @@ def read_any(path: Path, name: str) -> tuple[Format | None, NodeGraph | None, by
     data = read_file(path)
     if is_configuration(data):
         return None, None, data
-    try:
-        found, graph = load_as(find_format(data), data, called(name, FORMATS))
-    except InvalidError as error:
-        raise located(
-            f"{name} cannot be read", [placed(issue, called(name, FORMATS)) for issue in error.issues], name
-        ) from error
+    found, graph = read_workflow(name, data)
     return found, graph, data
 
 
 def _inspect(path: Path, name: str, status: os.stat_result) -> Listed | None:
     if status.st_size > MAX_BYTES:
         return None
+    listed = Listed(name, "", called(name, FORMATS), 0, status.st_mtime, None)
     try:
         if status.st_size > SLOWEST:
             guess = find_format(path.read_bytes())
-            return guess and Listed(name, guess.name, called(name, FORMATS), -1, status.st_mtime, None)
+            return guess and listed._replace(format=guess.name, nodes=-1)
         found, graph, _ = read_any(path, name)
     except InvalidError as error:
         guess = find_format(path.read_bytes())
         is_ours = guess is not None and error.issues[0].code != "format"
-        return (
-            Listed(name, guess.name, called(name, FORMATS), 0, status.st_mtime, _first_issue(error))
-            if guess and is_ours
-            else None
-        )
+        return listed._replace(format=guess.name, error=_first_issue(error)) if guess and is_ours else None
     except (OperadError, OSError) as error:
-        return (
-            Listed(name, "", called(name, FORMATS), 0, status.st_mtime, str(error)[:300])
-            if name.endswith("ml")
-            else None
-        )
+        return listed._replace(error=str(error)[:300]) if name.endswith("ml") else None
     if found is None or graph is None:
-        return Listed(name, EXPERTS, called(name, FORMATS), 0, status.st_mtime, None)
-    return Listed(name, found.name, graph.name or called(name, FORMATS), len(graph.nodes), status.st_mtime, None)
+        return listed._replace(format=EXPERTS)
+    return listed._replace(format=found.name, name=graph.name or listed.name, nodes=len(graph.nodes))
 
 
 def _first_issue(error: InvalidError) -> str:

@@ -13,9 +13,9 @@ from typing import Any
 from operad.configs.flow import MAX_BYTES, called, is_configuration
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS, find_format
+from operad.flows.formats.yaml_text import serialized, value_node
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.experts.yaml_items import scalar
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.requests import optional_text, text
 
@@ -50,7 +50,8 @@ def new_file(folder: Folder, fields: Mapping[str, Any]) -> str:
             return folder.write_new(_with_suffix(name), OPERAD.dump(graph))
         case "experts":
             name = _with_suffix(optional_text(fields, "path") or f"experts{SUFFIX}")
-            return folder.write_new(name, f"app: {{name: {scalar(called(name, FORMATS))}}}\n{_EXPERT}".encode())
+            app = serialized(value_node({"app": {"name": called(name, FORMATS)}}))
+            return folder.write_new(name, f"{app[1:-2]}\n{_EXPERT}".encode())
         case "example":
             example = text(fields, "name")
             known = _examples()

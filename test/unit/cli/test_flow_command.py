@@ -182,7 +182,7 @@ def test_all_that_is_wrong_with_a_workflow_is_said_at_once_and_nothing_runs(run)
         (["--input", "tone=x", "--input", "tone=y", "--file", "notes.txt"], ["input 'tone' is given twice"]),
         (["--input", "tone=x", "--input", "paper=note.txt"], ["'paper': note.txt: no such file (did you mean 'notes.txt'?)"]),
         (["--input", "tone=x", "--file", "notes.txt", "--file", "notes.txt"], ["no input takes the file notes.txt"]),
-        (["--input", "tone=x", "--file", "notes.txt", "--expert", "X"], ["flow.json is a workflow, and has no experts; leave --expert out"]),
+        (["--input", "tone=x", "--file", "notes.txt", "--expert", "X"], ["flow.json is a workflow, and has no experts; leave the expert 'X' out"]),
         (["--input", "tone=x", "--file", "notes.txt", "--output", "notes.txt"], ["--output notes.txt: is not a folder"]),
         (["--input", "tone=x", "--file", "notes.txt", "--services", "no.yaml"], ["no.yaml: no such file"]),
         (["--input", "tone"], ["write NAME=VALUE"]),

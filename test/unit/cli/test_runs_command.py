@@ -21,11 +21,12 @@ from operad.cli import main as cli
 from operad.cli.durable import new_run_id
 from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
+from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
-from operad.runtime.durable.step_timeline import Outcome, StoredStep
+from operad.runtime.durable.steps import StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """

@@ -180,7 +180,7 @@ def test_code_that_a_file_names_runs_only_when_trusted(write):
 @pytest.mark.parametrize(
     ("text", "arguments", "told"),
     [
-        (NODES, {"expert": "Reader"}, "has no experts; leave expert='Reader' out"),
+        (NODES, {"expert": "Reader"}, "has no experts; leave the expert 'Reader' out"),
         (NODES, {"model": 5}, "expected a model's name, a Model or a reasoner; got 5"),
         (EXPERTS, {}, "configures 2 experts; choose one: Writer, Reader"),
         (EXPERTS, {"expert": "Reder"}, "did you mean 'Reader'"),

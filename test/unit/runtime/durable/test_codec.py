@@ -16,8 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from operad.runtime import InputError, Job, WorkflowMessage, WorkflowStatus, events
-from operad.runtime.durable.codec import MAX_CAUSES, MAX_DEPTH, Codec
-from operad.runtime.durable.outcome import Outcome
+from operad.runtime.durable.codec import MAX_CAUSES, MAX_DEPTH, Codec, Outcome
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.policies.policy import Retry, causes
 from operad.runtime.values import errors

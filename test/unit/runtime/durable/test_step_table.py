@@ -127,6 +127,14 @@ def test_events_that_are_written_twice_are_stored_once(store):
     assert (numbers("mine"), numbers("mine-too")) == ([4], [1])
 
 
+def test_an_outcome_is_stored_although_its_events_are_too_long(store, monkeypatch, caplog):
+    long = (events.RoundStarted(operators=("x" * 1000,)),)
+    monkeypatch.setattr("operad.runtime.durable.codec.MAX_TEXT", 500)
+    assert store.changes.write("me", [Progress("mine", long, 1, StepRow("mine", "a", "A"))]) == [True]
+    assert (outcomes(store, "mine"), store.event_parts("mine")) == ({"a": ("A", DONE)}, [])
+    assert "mine: 1 events are not recorded: the events have 1," in caplog.text
+
+
 def test_the_events_of_an_operator_are_written_with_its_outcome_or_not_at_all(store):
     taken_over = Progress("other", HAPPENED, 1, StepRow("other", "a", "A"), {"done": 1})
     assert store.changes.write(

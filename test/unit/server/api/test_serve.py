@@ -976,7 +976,7 @@ def test_all_experts_of_a_file_and_its_leader_are_offered(tmp_path):
     assert [offer.source.expert for offer in offers] == ["Boss", "One", "Two"]
     with pytest.raises(InputError, match="2 experts are called 'One'"):
         by_name([*offers, offers[1]])
-    with pytest.raises(InputError, match="remove --services"):
+    with pytest.raises(InputError, match="write `services: …` in it instead"):
         offers_of(Source(file=str(file), services="x.yaml"))
 
 

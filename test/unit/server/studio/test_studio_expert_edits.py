@@ -95,7 +95,7 @@ def edges(document):
 def test_an_operator_is_added_behind_another_and_taken_back(edit):
     text, document = edit(EXPERTS, add("style", "Mend: the style.", "Fact checker"), connect("check", "style"))
     assert text == EXPERTS.replace(
-        "claim.\nexperts", 'claim.\n  - name: style\n    instruction: "Mend: the style."\nexperts'
+        "claim.\nexperts", "claim.\n  - name: style\n    instruction: 'Mend: the style.'\nexperts"
     ).replace("[*facts, *check]", "[*facts, *check, style]")
     assert ("check", 0, "style") in edges(document)
     assert [each["title"] for each in document["steps"]][-1] == "Add operator style, and 1 more"
@@ -116,9 +116,9 @@ def test_an_operator_is_removed_with_its_definition_and_the_rest_stays_as_it_is(
 
 def test_an_operator_that_others_read_by_name_is_removed_from_their_inputs(edit):
     text, document = edit(ROUTED, remove("check"))
-    assert text == ROUTED.replace("  - &check\n    instruction: Check the order.\n", "").replace(
-        "    inputs: [check]\n", ""
-    ).replace(" *check,", "")
+    assert text == ROUTED.replace(
+        "  # looks into the books\n  - &check\n    instruction: Check the order.\n", ""
+    ).replace("    inputs: [check]\n", "").replace(" *check,", "")
     assert ("triage", 0, "refund") in edges(document)
 
 
@@ -140,7 +140,7 @@ def test_an_operator_is_put_into_an_edge_with_a_port(edit):
 def test_an_edge_of_a_port_is_added_and_cut(edit):
     text, document = edit(ROUTED, connect("triage", "refund", 1))
     assert text == ROUTED.replace(
-        "        - *reply\n", '        - *reply\n      - [{operator: triage, port: "complaint"}, refund]\n'
+        "        - *reply\n", "        - *reply\n      - [{operator: triage, port: complaint}, refund]\n"
     )
     assert ("triage", 1, "refund") in edges(document)
     text, document = edit(text, disconnect("triage", "refund", 1))
@@ -163,7 +163,7 @@ def test_the_form_changes_the_port_of_a_chain(edit):
     ]
     assert step
     text, _ = edit(ROUTED, {"op": "set", "node": "Clerk", "path": "workflow", "value": chains})
-    assert text == ROUTED.replace("port: refund", 'port: "complaint"')
+    assert text == ROUTED.replace("port: refund", "port: complaint")
 
 
 @pytest.mark.parametrize("written", ["*triage", "{name: look, instruction: Look., ports: [退款]}"])
@@ -177,15 +177,15 @@ def test_a_port_in_another_script_is_written_as_it_is(edit, written):
         [{"operator": "triage", "port": "complaint"}, "soothe", "reply"],
     ]
     after, _ = edit(text, {"op": "set", "node": "Clerk", "path": "workflow", "value": chains})
-    assert after == text.replace(f"[{written},", f'[{{operator: {written}, port: "退款"}},')
+    assert after == text.replace(f"[{written},", f"[{{operator: {written}, port: 退款}},")
 
 
 def test_operators_that_are_written_in_chains_are_followed_and_cut_there(edit):
     text, _ = edit(IN_PLACE, add("style", "Mend it."), connect("answer", "style"))
-    assert text == IN_PLACE + '        - {name: style, instruction: "Mend it."}\n'
+    assert text == IN_PLACE + "        - {name: style, instruction: Mend it.}\n"
     text, document = edit(IN_PLACE, add("tone", "Which tone?"), connect("facts", "tone"))
     assert text == IN_PLACE.replace("- {name: facts", "- &facts {name: facts") + (
-        '      - [*facts, {name: tone, instruction: "Which tone?"}]\n'
+        "      - [*facts, {name: tone, instruction: 'Which tone?'}]\n"
     )
     assert edges(document) == [("facts", 0, "answer"), ("facts", 0, "tone")]
     text, _ = edit(IN_PLACE, remove("answer"))
@@ -194,10 +194,10 @@ def test_operators_that_are_written_in_chains_are_followed_and_cut_there(edit):
 
 def test_an_operator_is_renamed_with_all_that_name_it(edit):
     text, document = edit(ROUTED, {"op": "set", "node": "soothe", "path": "name", "value": "calm down"})
-    assert text == ROUTED.replace("name: soothe", 'name: "calm down"').replace("- soothe", '- "calm down"')
+    assert text == ROUTED.replace("name: soothe", "name: calm down").replace("- soothe", "- calm down")
     assert ("calm down", 0, "reply") in edges(document)
     text, document = edit(ROUTED, {"op": "set", "node": "check", "path": "name", "value": "look"})
-    assert text == ROUTED.replace("- &check\n", '- &check\n    name: "look"\n').replace("[check]", "[look]")
+    assert text == ROUTED.replace("- &check\n", "- &check\n    name: look\n").replace("[check]", "[look]")
     assert ("look", 0, "refund") in edges(document)
     said = {"op": "set", "node": "check", "path": "name", "value": "reply"}
     assert refused(edit, ROUTED, said) == "name: expected a name that no operator of the file has, got 'reply'"
@@ -212,7 +212,7 @@ def test_a_new_file_of_experts_has_an_operator_and_runs_as_it_is(edit):
 
 def test_evaluators_are_added_and_removed(edit):
     text, document = edit(ROUTED, add("judge", "It is polite.", kind="evaluator"))
-    assert text == ROUTED.replace("reply.}\n", 'reply.}\n  - name: judge\n    instruction: "It is polite."\n').replace(
+    assert text == ROUTED.replace("reply.}\n", "reply.}\n  - name: judge\n    instruction: It is polite.\n").replace(
         "    max_rounds", "    evaluator: judge\n    max_rounds"
     )
     assert ("reply", 0, "judge") in edges(document)
@@ -268,7 +268,7 @@ def test_an_empty_value_and_a_list_below_its_key_are_replaced(edit):
     text, _ = edit(BELOW, {"op": "set", "node": "a", "path": "examples", "value": []})
     assert text == BELOW.replace("examples:", "examples: []")
     text, _ = edit(BELOW, {"op": "set", "node": "a", "path": "actions", "value": [{"name": "find"}]})
-    assert text == BELOW.replace("  - name: look", '    [{"name": "find"}]')
+    assert text == BELOW.replace("name: look", "name: find")
 
 
 def test_a_part_of_a_value_that_an_alias_stands_for_is_refused_with_the_reason(edit):

@@ -180,7 +180,7 @@ def test_an_evaluator_is_added_where_there_is_none_and_its_criteria_are_set(edit
     assert text == TEAM.replace("*strict # one", "polite")
     assert ("find", "polite") in [(each["source"], each["target"]) for each in document["edges"]]
     text, _ = edit(TEAM, {"op": "set", "node": "evaluator", "path": "instruction", "value": "One sentence."})
-    assert text == TEAM.replace("|-\n        Two sentences.\n        No more.\n", '"One sentence."\n')
+    assert text == TEAM.replace("|-\n        Two sentences.\n        No more.\n", "One sentence.\n")
 
 
 def test_an_expert_is_added_behind_the_others_and_taken_back(edit):
@@ -188,9 +188,8 @@ def test_an_expert_is_added_behind_the_others_and_taken_back(edit):
         TEAM, added("Fact checker", desc='Checks "facts".', operator="check", instruction="Check: all.")
     )
     assert text == TEAM + (
-        '  - profile: {name: "Fact checker", desc: "Checks \\"facts\\"."}\n'
-        "    workflow:\n"
-        '      - [{name: check, instruction: "Check: all."}]\n'
+        '  - profile: {name: Fact checker, desc: Checks "facts".}\n'
+        "    workflow: [[{name: check, instruction: 'Check: all.'}]]\n"
     )
     assert [each["id"] for each in document["nodes"]][-2:] == ["Fact checker", "check"]
     assert document["steps"][-1]["title"] == "Add expert Fact checker"
@@ -200,12 +199,12 @@ def test_an_expert_is_added_behind_the_others_and_taken_back(edit):
 
 def test_an_expert_can_begin_with_an_operator_that_the_file_defines(edit):
     text, _ = edit(TEAM, added("Editor", operator="write"))
-    assert text == f"{TEAM}  - profile: {{name: Editor}}\n    workflow:\n      - [write]\n"
+    assert text == f"{TEAM}  - profile: {{name: Editor}}\n    workflow: [[write]]\n"
 
 
 def test_an_expert_is_added_to_a_list_in_brackets(edit):
     text = "experts: [{profile: {name: E}, workflow: [[{name: a, instruction: x}]]}]\n"
-    made = 'profile: {name: F}, workflow: [[{name: b, instruction: "y"}]]'
+    made = "profile: {name: F}, workflow: [[{name: b, instruction: y}]]"
     assert edit(text, added("F", operator="b", instruction="y"))[0] == text.replace("]}]\n", f"]}}, {{{made}}}]\n")
 
 
@@ -219,11 +218,11 @@ def test_an_expert_is_removed_with_the_operators_that_nothing_names_any_more(edi
 
 def test_a_leader_is_added_set_and_removed(edit):
     text, document = edit(TEAM, added("leader", "leader"))
-    assert text == f"{TEAM}leader:\n  profile: {{name: Leader}}\n"
+    assert text == f"{TEAM}leader: {{profile: {{name: Leader}}}}\n"
     assert ("leader", "Finder") in [(each["source"], each["target"]) for each in document["edges"]]
     assert list(document["schemas"]["leader"]["properties"]) == ["profile", "max_splits", "life_cycles", "max_depth"]
     set_, _ = edit(text, {"op": "set", "node": "leader", "path": "max_depth", "value": 2})
-    assert set_ == text.replace("leader:\n", "leader:\n  max_depth: 2\n")
+    assert set_ == text.replace("leader: {", "leader: {max_depth: 2, ")
     assert edit(set_, removed("leader"))[0] == TEAM
 
 

@@ -37,11 +37,11 @@ def test_fields_are_set_in_the_text_and_all_else_stays(studio):
         {"op": "set", "node": "Fact checker", "path": "profile.desc", "value": "Checks."},
     )
     assert (studio.folder / "facts.yaml").read_text() == (
-        EXPERTS.replace("List what the text claims. #", '"List them: all." #')
+        EXPERTS.replace("List what the text claims. #", "'List them: all.' #")
         .replace(">-\n      Check each claim.\n      Say what is right.\n", "|-\n      Check.\n      Say so.\n")
         .replace("- &judge\n    ", "- &judge\n    threshold: 0.7\n    ")
         .replace("max_rounds: 2", "max_rounds: 3")
-        .replace("desc: Checks claims.", 'desc: "Checks."')
+        .replace("desc: Checks claims.", "desc: Checks.")
     )
     assert document["nodes"][2]["params"]["instruction"] == "Check.\nSay so."
     undone = studio.told("undo", {"path": "facts.yaml", "version": document["version"]})
@@ -91,7 +91,7 @@ def test_tools_chains_and_the_evaluator_are_chosen_by_name(studio):
     assert (studio.folder / "tooled.yaml").read_text() == (
         TOOLED.replace(
             "tools: [search]}\n  - name: check\n",
-            'tools: ["count", "search"]}\n  - actions: ["look_up"]\n    name: check\n',
+            "tools: [count, search]}\n  - actions: [look_up]\n    name: check\n",
         )
         .replace("[[*facts, check]]", "[[*facts, check, style]]")
         .replace("*judge #", "strict #")
