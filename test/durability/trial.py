@@ -321,9 +321,9 @@ class Trial:
         finally:
             ledger.close()
 
-    def note_stored(self) -> None:
-        """Note the operators stored by now, which must not run again."""
-        stored = frozenset(self.recorded())
+    def note_stored(self, *, failed: bool = True) -> None:
+        """Note the operators stored by now, which must not run again; those that failed may, if the run is retried."""
+        stored = frozenset(key for key, outcome in self.recorded().items() if failed or outcome.error is None)
         self._stored.append((len(self.throws()), stored))
 
     def retry(self) -> None:
