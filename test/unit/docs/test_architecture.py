@@ -1,0 +1,65 @@
+"""The structure that docs/make/architecture.py measures: no circles of files but the listed ones, short ways of a run."""
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+
+CIRCLES = [
+    {
+        "runtime.values." + name
+        for name in (
+            "arguments blame document errors fault file fingerprint form_text json_like losses message message_html "
+            "questions schema schema_check validation value verdict_text yaml_faults"
+        ).split()
+    },
+    {
+        "runtime.workflow." + name
+        for name in (
+            "answer_stream awel chat definition evaluate map map_items memory nested recorded runner setting workflow "
+            "workflow_arguments"
+        ).split()
+    },
+    {"runtime.events", "runtime.events.context", "runtime.events.log", "runtime.events.stream"},
+    {"runtime.graph.fallbacks", "runtime.graph.graph", "runtime.graph.operator"},
+    {"runtime.workflow.live", "runtime.workflow.run_store"},
+    {"flows.flowchart", "flows.node_graph", "flows.picture"},
+    {"runtime.durable.dbos_process", "runtime.durable.dispatch"},
+    {"runtime.durable.remote", "runtime.durable.replay"},
+    {"cli.entry", "cli.main"},
+]
+"""Groups of files that import each other; they may only become fewer and smaller."""
+
+
+@pytest.fixture(scope="module")
+def architecture() -> Iterator[ModuleType]:
+    sys.path.insert(0, str(ROOT / "docs" / "make"))
+    try:
+        import architecture
+
+        yield architecture
+    finally:
+        sys.path.pop(0)
+
+
+def test_files_import_each_other_in_no_circle_beside_those_that_are_listed(architecture):
+    found = architecture.cycles(architecture.files_graph(architecture.modules()))
+    assert [circle for circle in found if not any(set(circle) <= known for known in CIRCLES)] == []
+
+
+def test_imports_in_functions_and_for_types_close_circles(architecture):
+    a = architecture.Module("runtime.a", 1, "", frozenset({"runtime.b"}))
+    b = architecture.Module("runtime.b", 1, "", frozenset({"runtime.a"}))
+    c = architecture.Module("runtime.c", 1, "", frozenset({"runtime.a"}))
+    assert architecture.cycles(architecture.files_graph([a, b, c])) == [["runtime.a", "runtime.b"]]
+
+
+def test_a_run_a_resume_and_a_load_enter_at_most_so_many_modules(architecture):
+    walks = architecture.walks
+    assert len(set(walks.run_walk())) <= 49
+    assert len(set(walks.resume_walk())) <= 50
+    assert sum(walks.load_stays().values()) <= 180
