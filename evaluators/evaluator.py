@@ -15,8 +15,7 @@ from operad.runtime.evaluation.cases import CasesLike
 from operad.runtime.evaluation.measurement import Measurement
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import HasGraph
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import BaseOperator, HasGraph
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry

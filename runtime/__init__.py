@@ -60,9 +60,9 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.decorator import operator
     from operad.runtime.workflow.function import FunctionOperator
-    from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.result import Result
+    from operad.runtime.workflow.run_handle import RunHandle
     from operad.runtime.workflow.transcript import transcript
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
@@ -173,7 +173,7 @@ _HOMES = {
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
-        "workflow.handle": "RunHandle",
+        "workflow.run_handle": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
         "agents.job_graph": "JobGraph",

@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, cast
 
-from operad.runtime.graph.graph import HasGraph
-from operad.runtime.graph.operator import Adapted, BaseOperator
+from operad.runtime.graph.operator import Adapted, BaseOperator, HasGraph
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.fingerprint import fingerprint, name_of, stable_name
 

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import OperatorGraph
 from operad.runtime.values.text import short_line
 
 MAX_LABEL = 60
 """Maximum number of characters of a label."""
 
 
-def chart(graph: WorkflowGraph) -> str:
+def chart(graph: OperatorGraph) -> str:
     """Return the Mermaid code of a workflow: ids of operators, ports of edges, and evaluators with dashed edges.
 
     Args:
@@ -28,7 +28,7 @@ def label(text: str) -> str:
 
 
 def chart_lines(
-    graph: WorkflowGraph, prefix: str = "", indent: str = "  ", around: frozenset[int] = frozenset()
+    graph: OperatorGraph, prefix: str = "", indent: str = "  ", around: frozenset[int] = frozenset()
 ) -> Iterator[str]:
     """Yield the lines of a workflow's nodes and edges; a workflow inside an operator becomes a subgraph.
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
-from typing import Any, Protocol
 
 from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
@@ -16,29 +15,6 @@ from operad.runtime.values.hints import Hints
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
-
-
-class HasGraph(Protocol):
-    """Protocol of a workflow, for code that needs only its name and its graph.
-
-    Attributes:
-        name: The workflow's name.
-    """
-
-    name: str
-
-    @property
-    def has_model(self) -> bool:
-        """True if the workflow was given a model of its own."""
-        ...
-
-    def graph(self) -> WorkflowGraph:
-        """Return a frozen copy of the workflow's operators and edges as they are now."""
-        ...
-
-    def built(self) -> Any:
-        """Return the workflow as it is now, ready to run: a `Build`, which is made once after each edit."""
-        ...
 
 
 def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Step
+from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
@@ -21,13 +22,67 @@ from operad.runtime.values.own import own
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.step_record import StepRecord
 
-if TYPE_CHECKING:
-    from operad.runtime.graph.graph import HasGraph
-
 T = TypeVar("T", default=Any, covariant=True)
 
 Answer = WorkflowMessage | str
 """Return value of an operator; plain text counts as a message with that text."""
+
+
+class OperatorGraph(Protocol):
+    """Protocol of the graph of a workflow that an operator runs, such as `WorkflowGraph`, which is made of operators."""
+
+    @property
+    def operators(self) -> Mapping[str, BaseOperator]:
+        """The operators by id."""
+        ...
+
+    @property
+    def before(self) -> Mapping[str, Mapping[str, Ports]]:
+        """Predecessors of each operator, with the ports of the edge."""
+        ...
+
+    @property
+    def joins(self) -> Mapping[str, Join]:
+        """Joins other than ``all_done``."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """Policies of operators that have one."""
+        ...
+
+    @property
+    def evaluators(self) -> Sequence[BaseOperator]:
+        """Evaluators of the result."""
+        ...
+
+    @property
+    def tails(self) -> Sequence[str]:
+        """Ids of the operators without successors."""
+        ...
+
+
+class HasGraph(Protocol):
+    """Protocol of a workflow that an operator runs, for code that needs only its name and its graph.
+
+    Attributes:
+        name: The workflow's name.
+    """
+
+    name: str
+
+    @property
+    def has_model(self) -> bool:
+        """True if the workflow was given a model of its own."""
+        ...
+
+    def graph(self) -> OperatorGraph:
+        """Return a frozen copy of the workflow's operators and edges as they are now."""
+        ...
+
+    def built(self) -> Any:
+        """Return the workflow as it is now, ready to run: a `Build`, which is made once after each edit."""
+        ...
 
 
 class BaseOperator(Step[T]):

@@ -48,7 +48,7 @@ from operad.runtime.values.text import whole
 from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run_store import RunStore
+from operad.runtime.workflow.runs import RunStore
 
 Evaluators = Executable | Function | Sequence[Executable | Function] | None
 """Evaluators of an evaluation: functions, and evaluators of workflows; None for `equals`."""

@@ -24,7 +24,7 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import end_sync, run_sync, running_loop
-from operad.runtime.workflow.live import LiveRun, in_loop
+from operad.runtime.workflow.run_handle import LiveRun, in_loop
 from operad.runtime.workflow.run_input import answers_of
 
 if TYPE_CHECKING:

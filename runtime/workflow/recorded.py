@@ -7,8 +7,7 @@ from typing import Any
 
 from operad.runtime.graph.call import Executable, OperatorCall
 from operad.runtime.graph.edges import Function, Port
-from operad.runtime.graph.graph import WorkflowGraph
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import BaseOperator, OperatorGraph
 from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
@@ -66,7 +65,7 @@ class RecordedOperator(BaseOperator[Any]):
 def recorded_workflow(
     records: Sequence[StepRecord],
     evaluators: Sequence[Executable | Function],
-    graph: WorkflowGraph | None = None,
+    graph: OperatorGraph | None = None,
     *,
     name: str = "recorded",
 ) -> BuiltinWorkflow:
@@ -136,7 +135,7 @@ def _by_operator(
     return own, inner
 
 
-def graph_issues(case: str, records: Sequence[StepRecord], graph: WorkflowGraph | None) -> list[Issue]:
+def graph_issues(case: str, records: Sequence[StepRecord], graph: OperatorGraph | None) -> list[Issue]:
     """Return the issues of the records of a labelled case: operators that are missing, unknown, or not connected."""
     ids = [record.operator_id for record in records]
     if not ids:

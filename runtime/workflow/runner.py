@@ -36,10 +36,10 @@ from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.definition import Definition
-from operad.runtime.workflow.live import LiveRun, Runs
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_handle import LiveRun, outcome_of
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, job_of
-from operad.runtime.workflow.run_store import RunStore
+from operad.runtime.workflow.runs import Runs, RunStore
 from operad.runtime.workflow.setting import setting
 from operad.runtime.workflow.start import check_reasoner, check_resume, check_start
 from operad.runtime.workflow.workflow_arguments import ROUNDS_WITH_EVALUATOR, OnReject
@@ -408,11 +408,3 @@ class Runner(Definition[T]):
                 return existing, self._listeners
         insights = RunInsights(self.insights)
         return insights, (insights, *self._listeners)
-
-
-async def outcome_of(live: LiveRun) -> tuple[Run, WorkflowMessage]:
-    """Return a run that was started, and its message."""
-    try:
-        return live.run, await live.outcome()
-    finally:
-        del live  # live -> task -> error -> traceback -> this frame -> live would wait for the garbage collector

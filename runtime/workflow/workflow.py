@@ -26,12 +26,12 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
-from operad.runtime.workflow.handle import RunHandle
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_handle import RunHandle
 from operad.runtime.workflow.run_input import JobLike, ReasonerLike, one_of
-from operad.runtime.workflow.run_store import RunStore, run_store_of
 from operad.runtime.workflow.runner import Runner
+from operad.runtime.workflow.runs import RunStore, run_store_of
 from operad.runtime.workflow.workflow_arguments import check_rounds, check_types, on_reject_of
 
 if TYPE_CHECKING:

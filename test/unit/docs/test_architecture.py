@@ -24,9 +24,6 @@ CIRCLES = [
             "workflow_arguments"
         ).split()
     },
-    {"runtime.events", "runtime.events.context", "runtime.events.log", "runtime.events.stream"},
-    {"runtime.graph.fallbacks", "runtime.graph.graph", "runtime.graph.operator"},
-    {"runtime.workflow.live", "runtime.workflow.run_store"},
     {"flows.flowchart", "flows.node_graph", "flows.picture"},
     {"runtime.durable.dbos_process", "runtime.durable.dispatch"},
     {"runtime.durable.remote", "runtime.durable.replay"},
@@ -60,6 +57,6 @@ def test_imports_in_functions_and_for_types_close_circles(architecture):
 
 def test_a_run_a_resume_and_a_load_enter_at_most_so_many_modules(architecture):
     walks = architecture.walks
-    assert len(set(walks.run_walk())) <= 49
+    assert len(set(walks.run_walk())) <= 50
     assert len(set(walks.resume_walk())) <= 50
     assert sum(walks.load_stays().values()) <= 180
