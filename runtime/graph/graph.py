@@ -34,7 +34,7 @@ def asking(operators: Iterable[BaseOperator]) -> Iterator[BaseOperator]:
         if operator.asks_model:
             yield operator
         for inner in () if operator.asks_model is False else operator.runs_workflows or ():
-            if id(inner) not in seen and not inner.has_model:
+            if id(inner) not in seen and inner.model is None:
                 seen.add(id(inner))
                 graph = inner.graph()
                 to_visit += [*graph.operators.values(), *graph.evaluators]

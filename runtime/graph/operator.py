@@ -72,8 +72,8 @@ class HasGraph(Protocol):
     name: str
 
     @property
-    def has_model(self) -> bool:
-        """True if the workflow was given a model of its own."""
+    def model(self) -> object | None:
+        """Reasoner of the workflow's own; None if it was given none."""
         ...
 
     def graph(self) -> OperatorGraph:

@@ -229,7 +229,7 @@ async def run_events(
         await live.cancel()
         await asyncio.wait([end])
         raise
-    finally:  # as in `runner.outcome_of`
+    finally:  # as in `outcome_of`
         if live.task.done():
             streamed.live = None
         del live, end

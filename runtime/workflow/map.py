@@ -27,12 +27,11 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, did_yo
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.own import own as own_value
+from operad.runtime.workflow.base_workflow import BaseWorkflow, contains, inside_issues
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
-from operad.runtime.workflow.nested import contains, inside_issues
 from operad.runtime.workflow.predecessors import is_item
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = TypeVar("T", default=Any)
 U = TypeVar("U")
@@ -183,7 +182,9 @@ class Map(BaseOperator[list[T]], Generic[T]):
         if is_executable(over):  # such as a decorated function, which can be called, too
             over = AnswerPath(over)
         runs = body if each is None else each
-        self.body: Workflow[Any] = cast("Workflow[Any]", runs) if isinstance(runs, Workflow) else _as_workflow(runs)
+        self.body: BaseWorkflow[Any] = (
+            cast("BaseWorkflow[Any]", runs) if isinstance(runs, BaseWorkflow) else _as_workflow(runs)
+        )
         self._id = id or self.body.get_id()
         self._settled = bool(id)
         self._source = None if isinstance(over, str | AnswerPath | None) else over
@@ -193,7 +194,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         self._on_error: OnError = on_error
 
     @property
-    def runs_workflows(self) -> Sequence[Workflow]:
+    def runs_workflows(self) -> Sequence[BaseWorkflow]:
         """The body."""
         return (self.body,)
 
@@ -411,15 +412,15 @@ def _place_of(items: Sequence[Any], job: Job, before: Sequence[WorkflowMessage])
     return next(outputs, None) or next(inputs, ())
 
 
-def _as_workflow(body: Any) -> Workflow:
+def _as_workflow(body: Any) -> BaseWorkflow:
     """Return a workflow that consists of a chain, or of a single operator or function."""
     if isinstance(body, Chain):
-        workflow = BuiltinWorkflow(cast("Chain[Any]", body))
+        workflow = BaseWorkflow(cast("Chain[Any]", body), engine="builtin")
         workflow.name = [*workflow.graph().operators][-1]
         return workflow
     check_step(body)
     operator: Executable = cast("Executable", body) if is_executable(body) else FunctionOperator(cast("Function", body))
-    workflow = BuiltinWorkflow(name=operator.get_id())
+    workflow = BaseWorkflow(name=operator.get_id(), engine="builtin")
     workflow.add_operator(operator)
     return workflow
 

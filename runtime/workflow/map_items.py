@@ -21,8 +21,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError, O
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.value import Value
-from operad.runtime.workflow.nested import inside
-from operad.runtime.workflow.workflow import Workflow
+from operad.runtime.workflow.base_workflow import BaseWorkflow, inner_call, inside, run_within
 
 OnError = Literal["fail", "skip", "keep"]
 
@@ -122,7 +121,7 @@ _NO_ITEM = object()
 
 
 async def for_each(
-    body: Workflow,
+    body: BaseWorkflow,
     calls: Sequence[OperatorCall] | Calls,
     name: str,
     *,
@@ -156,7 +155,7 @@ async def for_each(
         while (taken := source.take() or await source.take_later(scope)) is not None:
             index, call = taken
             try:
-                run = body.run_within(scope, body.inner_call(call), MapItem(name, index))
+                run = run_within(body, scope, inner_call(body, call), MapItem(name, index))
                 if keep is None:  # what is kept of the run around it would grow with each item
                     run.repeats = run.is_traced = False
                     run.finished = None if run.finished is None else {}

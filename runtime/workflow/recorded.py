@@ -11,8 +11,8 @@ from operad.runtime.graph.operator import BaseOperator, OperatorGraph
 from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.places import place_of
-from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 LEFT_OUT = "(did not run)"
 """Port of the edges to operators that did not run, which no recorded message takes."""
@@ -68,7 +68,7 @@ def recorded_workflow(
     graph: OperatorGraph | None = None,
     *,
     name: str = "recorded",
-) -> BuiltinWorkflow:
+) -> BaseWorkflow:
     """Return a workflow that runs evaluators on the recorded operators of a run, with the ids and edges of the run.
 
         judged = recorded_workflow(records, [Evaluator("The answer is polite.")], flow.graph())
@@ -80,7 +80,7 @@ def recorded_workflow(
         graph: The graph of the workflow that ran; by default, the records say which operators follow each other.
         name: Name of the workflow.
     """
-    flow = BuiltinWorkflow(name=name, max_rounds=1)
+    flow = BaseWorkflow(name=name, max_rounds=1, engine="builtin")
     operators: Mapping[str, BaseOperator] = graph.operators if graph else {}
     own, inner = _by_operator(records, operators)
     before: Mapping[str, Mapping[str, Any]] = (

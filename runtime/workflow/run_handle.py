@@ -1,4 +1,4 @@
-"""A run in progress: its task, which may stay paused while nobody waits for it, and the handle with which callers control it."""
+"""A run in progress: its task, which can stay paused while no caller waits for it, and the handle that controls it."""
 
 from __future__ import annotations
 

@@ -17,13 +17,6 @@ CIRCLES = [
             "questions schema schema_check validation value verdict_text yaml_faults"
         ).split()
     },
-    {
-        "runtime.workflow." + name
-        for name in (
-            "answer_stream awel chat definition evaluate map map_items memory nested recorded runner setting workflow "
-            "workflow_arguments"
-        ).split()
-    },
     {"flows.flowchart", "flows.node_graph", "flows.picture"},
     {"runtime.durable.dbos_process", "runtime.durable.dispatch"},
     {"runtime.durable.remote", "runtime.durable.replay"},
