@@ -20,11 +20,12 @@ from operad.configs.module_finder import Finder, imported_by_program
 from operad.configs.parts import Place, class_parts
 from operad.configs.schema import FunctionSpec, LocalToolSpec
 from operad.configs.static_code import Found, Reader, find_module, is_function, is_own, is_stdlib, parameters, program
-from operad.operators import NodeOperator, Operator
+from operad.operators import NodeOperator
 from operad.operators.mcp_pins import ToolPins
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.events.run_context import RunContext
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, tool_in
 from operad.runtime.values.arguments import short_repr
@@ -33,7 +34,7 @@ from operad.runtime.values.message import Job, SubJob
 from operad.runtime.values.private_modules import PREFIX
 from operad.runtime.workflow.function import FunctionOperator
 
-OperatorT = TypeVar("OperatorT", bound=Operator)
+OperatorT = TypeVar("OperatorT", bound=BaseOperator)
 
 
 class Modules(Protocol):

@@ -8,8 +8,8 @@ from operad.configs.faults import Faults
 from operad.configs.imports import Modules
 from operad.configs.schema import ActionSpec, ConfigSpec, McpToolSpec, ReadyToolSpec, ToolSpec
 from operad.operators import Services
+from operad.operators.builtin_tools import current_time, web_reader, web_search, wikipedia
 from operad.operators.mcp import McpTools, StdioServer
-from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Path_

@@ -40,7 +40,7 @@ from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.measure import AT_ONCE, measure
-from operad.runtime.workflow.transcript import transcript
+from operad.runtime.workflow.records import transcript
 
 _logger = logging.getLogger(__name__)
 

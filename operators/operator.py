@@ -13,7 +13,6 @@ from pydantic import JsonValue
 from typing_extensions import Self, TypeVar, Unpack
 
 from operad.operators.answer_check import Check, ask_until_checked
-from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, TextSource, instruction_of
 from operad.operators.operator_arguments import (
@@ -25,6 +24,7 @@ from operad.operators.operator_arguments import (
     form_of,
     settings_of,
 )
+from operad.operators.port_answers import PORT, Answers, answers_of
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import current_scope

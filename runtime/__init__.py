@@ -61,9 +61,9 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.decorator import operator
     from operad.runtime.workflow.function import FunctionOperator
     from operad.runtime.workflow.map import ItemError, Map
+    from operad.runtime.workflow.records import transcript
     from operad.runtime.workflow.result import Result
     from operad.runtime.workflow.run_handle import RunHandle
-    from operad.runtime.workflow.transcript import transcript
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [
@@ -198,7 +198,7 @@ _HOMES = {
         "reasoning.task": "Example Task",
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",
-        "workflow.transcript": "transcript",
+        "workflow.records": "transcript",
         "durable.workflow": "DurableWorkflow",
         "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()

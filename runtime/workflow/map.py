@@ -31,7 +31,7 @@ from operad.runtime.workflow.base_workflow import BaseWorkflow, contains, inside
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.list_types import declared, fault_in_list
 from operad.runtime.workflow.map_items import Calls, ItemError, OnError, for_each
-from operad.runtime.workflow.predecessors import is_item
+from operad.runtime.workflow.parameters import is_item
 
 T = TypeVar("T", default=Any)
 U = TypeVar("U")

@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
 from types import ModuleType
 
@@ -29,9 +30,7 @@ CIRCLES = [
 def architecture() -> Iterator[ModuleType]:
     sys.path.insert(0, str(ROOT / "docs" / "make"))
     try:
-        import architecture
-
-        yield architecture
+        yield import_module("architecture")
     finally:
         sys.path.pop(0)
 
