@@ -29,7 +29,8 @@ from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
-from operad.runtime.graph.operator import Answer, BaseOperator
+from operad.runtime.graph.chat2graph import Answer, call_of
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import (
     NO_KNOWLEDGE,
@@ -363,7 +364,7 @@ class Operator(BaseOperator[T]):
             previous_expert_outputs: Messages of earlier experts.
             lesson: Lesson from the last round.
         """
-        call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
+        call = call_of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
         message = await Operator.run(self, call)  # not `self.run`: the `run` of a subclass may call `execute`
         return cast("WorkflowMessage", message)
 

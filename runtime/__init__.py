@@ -13,7 +13,8 @@ if TYPE_CHECKING:
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
-    from operad.runtime.graph.call import Executable, OperatorCall
+    from operad.runtime.graph.call import OperatorCall
+    from operad.runtime.graph.chat2graph import Executable
     from operad.runtime.graph.edges import Port, Take
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
@@ -169,7 +170,8 @@ _HOMES = {
         "workflow.chat_store": "ChatStore KeptChat",
         "workflow.decorator": "operator",
         "workflow.function": "FunctionOperator Take",
-        "graph.call": "Executable OperatorCall",
+        "graph.call": "OperatorCall",
+        "graph.chat2graph": "Executable",
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",

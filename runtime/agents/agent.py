@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from operad.runtime.events import Event
+from operad.runtime.graph.run_input import JobLike, ReasonerLike
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
@@ -17,7 +18,6 @@ from operad.runtime.workflow.chat import Chat
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
 from operad.runtime.workflow.run_checks import check_reasoner
-from operad.runtime.workflow.run_input import JobLike, ReasonerLike
 from operad.runtime.workflow.workflow import Workflow
 
 

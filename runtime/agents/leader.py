@@ -15,6 +15,7 @@ from operad.runtime.agents.split import Splitter
 from operad.runtime.events.journal import once
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -37,7 +38,6 @@ from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.base_workflow import inside, run_nested, run_within
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
-from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 

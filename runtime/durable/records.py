@@ -48,10 +48,10 @@ from operad.runtime.durable.step_table import batched
 from operad.runtime.durable.step_timeline import StoredStep, kept_step
 from operad.runtime.durable.store import Store
 from operad.runtime.events import Event
+from operad.runtime.graph.run_input import new_answers
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
-from operad.runtime.workflow.run_input import new_answers
 from operad.runtime.workflow.workflow import Workflow
 
 GIVEN = ("job", "messages", "previous", "lesson")

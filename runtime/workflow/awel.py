@@ -14,6 +14,7 @@ from operad.runtime.graph.awel import AwelRunner, AwelTask, run_task
 from operad.runtime.graph.awel import BaseOperator as AwelBase
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import job_of
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -21,7 +22,6 @@ from operad.runtime.values.own import own
 from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.event_stream import TextStream
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run_input import job_of
 
 
 class AwelOperator(BaseOperator[Any]):

@@ -21,8 +21,9 @@ from operad.runtime.events import Listener, RunLog, Scope, current_scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.chart import chart
+from operad.runtime.graph.chat2graph import Executable, ExecutesJobs
 from operad.runtime.graph.edges import (
     After,
     Answers,
@@ -43,6 +44,7 @@ from operad.runtime.graph.edges import (
 from operad.runtime.graph.engines import EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.graph import WorkflowGraph, read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
+from operad.runtime.graph.run_input import JobLike, ReasonerLike, RunOptions, job_of, one_of
 from operad.runtime.graph.schedule import Join, Plan, Ports
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights
@@ -65,7 +67,6 @@ from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_checks import check_resume, check_start
 from operad.runtime.workflow.run_handle import LiveRun, outcome_of
-from operad.runtime.workflow.run_input import JobLike, ReasonerLike, RunOptions, job_of, one_of
 from operad.runtime.workflow.runs import Runs, RunStore, run_store_of
 
 T = TypeVar("T", default=Any, covariant=True)
@@ -105,7 +106,7 @@ class _Setting:
             workflow._built = None  # pyright: ignore[reportPrivateUsage]
 
 
-class BaseWorkflow(Step[T]):
+class BaseWorkflow(Step[T], ExecutesJobs):
     """Base class of `Workflow`: everything but the methods for callers, which maps and conversations do not need.
 
     Arguments and errors are those of `Workflow`.
@@ -502,32 +503,15 @@ class BaseWorkflow(Step[T]):
         call = self._call_of(job, reasoner, options)
         return self._result(*await self._run_to_end(call, options.get("run_id")))
 
-    async def aexecute(
+    async def _executed(
         self,
         job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        run_id: str | None = None,
+        reasoner: ReasonerLike,
+        messages: Sequence[WorkflowMessage] | None,
+        lesson: str | None,
+        run_id: str | None,
     ) -> WorkflowMessage:
-        """Run the workflow and return its message, with the parts of a call as arguments, as in Chat2Graph; see `arun`.
-
-        Args:
-            job: The job.
-            reasoner: Reasoner of this run: a reasoner, a model or its name; by default the workflow's `model`.
-            workflow_messages: Messages of earlier experts.
-            lesson: Lesson from an earlier attempt.
-            run_id: Id of the run; a new one by default.
-
-        Returns:
-            The verdict of the best round, with the text and outputs that it judges. Without an evaluator: the message
-            of the last operator, or of several ones joined, in the order in which they were added.
-
-        Raises:
-            Exception: The errors of `arun`.
-        """
-        call = self._call_of(job, reasoner, {"lesson": lesson}, workflow_messages)
+        call = self._call_of(job, reasoner, {"lesson": lesson}, messages)
         return (await self._run_to_end(call, run_id))[1]
 
     async def aresume(

@@ -22,10 +22,11 @@ from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, Repo
 from operad.runtime.evaluation.scorers import equals
 from operad.runtime.evaluation.store import process_concurrently, stored_results
 from operad.runtime.events import Event, current_scope
-from operad.runtime.graph.call import Executable
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, is_executable
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import refuse_unknown, short_repr
@@ -49,7 +50,6 @@ from operad.runtime.values.text import whole
 from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.runs import RunStore
 
 Evaluators = Executable | Function | Sequence[Executable | Function] | None

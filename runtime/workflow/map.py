@@ -8,7 +8,8 @@ from typing import Any, Generic, Literal, cast, overload
 from pydantic import JsonValue
 from typing_extensions import TypedDict, TypeVar, Unpack
 
-from operad.runtime.graph.call import Executable, OperatorCall, refusing_jobs
+from operad.runtime.graph.call import OperatorCall, refusing_jobs
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import (
     AnswerPath,
     Awaited,

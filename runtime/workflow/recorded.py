@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, Port
 from operad.runtime.graph.operator import BaseOperator, OperatorGraph
 from operad.runtime.values.errors import Issue

@@ -11,6 +11,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
+from operad.runtime.graph.run_input import answers_of, new_answers
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError
 from operad.runtime.values.json_like import JsonLike
@@ -19,7 +20,6 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import running_loop
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_input import answers_of, new_answers
 
 T = TypeVar("T", default=Any, covariant=True)
 R = TypeVar("R")

@@ -15,6 +15,7 @@ from operad.runtime.events import Event
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import answers_of, new_answers
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean
@@ -24,7 +25,6 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_handle import LiveRun, in_loop
-from operad.runtime.workflow.run_input import answers_of, new_answers
 
 _IN_DATABASE = "operad.runtime.durable.ledger"
 """Module of the ledger. It is imported by name when a database is used, so that other workflows do not import it."""

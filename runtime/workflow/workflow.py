@@ -12,7 +12,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Event, Listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.call import Executable
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import (
     After,
     AnswerPath,
@@ -25,6 +25,7 @@ from operad.runtime.graph.edges import (
     predecessors,
 )
 from operad.runtime.graph.engines import INSTALL_AWEL
+from operad.runtime.graph.run_input import JobLike, ReasonerLike, RunOptions, StreamOptions
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
@@ -39,7 +40,6 @@ from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.map_items import ItemError, OnError
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run_handle import RunHandle
-from operad.runtime.workflow.run_input import JobLike, ReasonerLike, RunOptions, StreamOptions
 
 if TYPE_CHECKING:
     from operad.runtime.evaluation.cases import CasesLike
@@ -223,26 +223,6 @@ class Workflow(BaseWorkflow[T]):
         runs = self._runs
         live.task.add_done_callback(lambda _: runs.forget(live))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
-
-    def execute(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        run_id: str | None = None,
-    ) -> WorkflowMessage:
-        """Run the workflow and wait for it; for callers without an event loop.
-
-        Arguments, result and errors are those of `aexecute`.
-
-        Raises:
-            RunningLoopError: An event loop is running here: await `aexecute` instead.
-        """
-        return run_sync(
-            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id), instead="flow.aexecute(…)"
-        )
 
     def stream(
         self,
