@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import errno
 import json
 import os
@@ -23,10 +22,8 @@ from operad.configs.loader import found_file, preview
 from operad.configs.printable import harmless, printable
 from operad.configs.written import unwritable, write_whole
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
-from operad.runtime.values.file import FileDescriptor
 
 if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
-    from operad.flows.formats.comfyui import Definitions
     from operad.flows.formats.format import Format
     from operad.flows.node_graph import NodeGraph
     from operad.flows.picture import PictureTarget
@@ -289,32 +286,14 @@ def _as_json(report: Report) -> Mapping[str, object]:
 
 
 def known_formats(object_info: str | None = None) -> Mapping[str, Format]:
-    """Return the formats by name, with the classes of a ComfyUI server if one is given.
+    """Return the formats by name, with the classes of a server if one is given.
 
     Raises:
-        OperadError: As `definitions_of`.
+        OperadError: The file or the server cannot be read.
     """
     from operad.flows.formats.table import formats
 
-    return formats(definitions_of(object_info))
-
-
-def definitions_of(source: str | None) -> Definitions:
-    """Return the node classes of a ComfyUI server, from a file or from the server; empty if `source` is None.
-
-    Raises:
-        InputError: The file does not exist or cannot be read.
-        InvalidError: The file holds no class.
-        FetchError: The server cannot be reached, or its answer has another form.
-    """
-    from operad.flows.comfyui import read_object_info
-    from operad.flows.formats.comfyui import Definitions, read_definitions
-
-    if not source:
-        return Definitions()
-    if source.startswith(("http://", "https://")):
-        return asyncio.run(read_object_info(source))
-    return read_definitions(FileDescriptor.of(source).read_text(), source)
+    return formats(object_info)
 
 
 # Converting

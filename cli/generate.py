@@ -17,7 +17,6 @@ from operad.cli.follow import follow, prompt, run_to_end, say
 from operad.cli.formats import (
     STDOUT,
     ObjectInfo,
-    definitions_of,
     picture_kind,
     read_workflow,
     target_format,
@@ -28,20 +27,19 @@ from operad.cli.generate_run import run_design, services_for
 from operad.cli.generate_targets import check_targets
 from operad.cli.options import BaseUrl, ModelName, named_values
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.comfyui_generation import COMFYUI_DESIGNER, ComfyDesigner
 from operad.configs.flow import is_configuration, read_file
-from operad.configs.generation import DESIGNER, NOTHING, Design, Designer, best_so_far, result
+from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
 from operad.configs.issues import issue_line, placed
 from operad.configs.prices import PricesFile
 from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
-from operad.flows.formats.comfyui import Definitions
 from operad.flows.formats.format import Format
 from operad.flows.formats.outline import outline
-from operad.flows.formats.table import COMFYUI_FORMATS, formats
+from operad.flows.formats.table import formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.picture import draw
+from operad.operators.integration import named
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
@@ -119,19 +117,20 @@ def generate(
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow should do: operad generate "…"; at a terminal it asks')
     given = named_values("--run", "NAME", run)
-    definitions = definitions_of(object_info)
-    known = formats(definitions)
+    known = formats(object_info)
     found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
     check_targets(file, base, picture, wanted, known, as_json=as_json)
-    if COMFYUI_FORMATS.intersection(format_.name for format_ in (found, wanted) if format_):
-        _check_comfyui(definitions, found, wanted, run, store)
-        config = COMFYUI_DESIGNER if designer == DESIGNER else designer
-        make: Callable[..., Designer] = partial(ComfyDesigner, definitions, config=config)
+    if wanted.designer or (found and found.designer):
+        used = [
+            name
+            for name, each in {"--run": run, "--store": store, "--services": services_file, "--review": review}.items()
+            if each
+        ]
+        _check_foreign(found, wanted, used)
+        make: Callable[..., Designer] = partial(named(wanted.designer), object_info, config=designer)
         services = services_of_environment()
-        if option := "--services" if services_file else "--review" if review else "":
-            raise InputError(f"{option}: is for typed nodes, which ComfyUI workflows do not have")
     else:
         services = services_for(services_file, trust)
         make = partial(
@@ -219,14 +218,14 @@ def _design_once(
             return await follow(designer.expert, job, [], {}, None, lines, brief=True)
         except asyncio.CancelledError:
             if listener.drafted is not None and listener.drafted.job_id == job.id and not base.nodes:
-                output_file.write(result(listener.drafted, job, base))  # no existing workflow is overwritten
+                output_file.write(designer.result(listener.drafted, job, base))  # no existing workflow is overwritten
             raise
 
     try:
         message = run_to_end(work())
     except (BudgetError, OperatorError) as error:
-        return best_so_far(error, job, base)
-    return result(message, job, base)
+        return designer.best_so_far(error, job, base)
+    return designer.result(message, job, base)
 
 
 def _converse(
@@ -403,7 +402,7 @@ def _read_base(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGrap
     if is_configuration(data):
         raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
     found, graph = read_workflow(path, data, known)
-    if not found.runs and found.name not in COMFYUI_FORMATS:
+    if not (found.runs or found.designer):
         raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")
     return found, graph
 
@@ -418,31 +417,23 @@ def _output_format(out: str | None, to: str | None, found: Format | None, known:
     if out in (None, STDOUT) and to is None:
         return default
     wanted = target_format(out or STDOUT, to, default, known)
-    if not wanted.runs and wanted.name not in COMFYUI_FORMATS:
-        possible = ", ".join(name for name, format_ in known.items() if format_.runs or name in COMFYUI_FORMATS)
+    if not (wanted.runs or wanted.designer):
+        possible = ", ".join(name for name, format_ in known.items() if format_.runs or format_.designer)
         raise InputError(
             f"{out or to}: workflows are generated in formats whose nodes run: {possible}; see operad convert"
         )
     return wanted
 
 
-def _check_comfyui(
-    definitions: Definitions, found: Format | None, wanted: Format, run: Sequence[str] | None, store: Path | None
-) -> None:
-    """Check that a ComfyUI workflow has all required options, and no options for typed nodes.
+def _check_foreign(found: Format | None, wanted: Format, used: Sequence[str]) -> None:
+    """Check the input and the options of a workflow whose nodes are not of operad's types.
 
     Raises:
-        InputError: An option is missing or does not apply.
+        InputError: The input has other node types, or an option is for typed nodes.
     """
-    if found is not None and not {found.name, wanted.name} <= COMFYUI_FORMATS:
+    if found is not None and found.designer != wanted.designer:
         raise InputError(
             f"--continue: {found.name} and {wanted.name} have different node types; choose a format with the same ones"
         )
-    if not definitions:
-        raise InputError(
-            f"{wanted.name}: needs the node classes of a ComfyUI server; give --object-info: its address, or a file with what "
-            "it answers at /object_info"
-        )
-    if run or store:
-        option = "--run" if run else "--store"
-        raise InputError(f"{option}: is for typed nodes; the operator ComfyUI runs workflows of {wanted.name}")
+    if used:
+        raise InputError(f"{', '.join(used)}: is for typed nodes, which workflows of {wanted.name} do not have")

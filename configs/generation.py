@@ -13,9 +13,7 @@ from pydantic import JsonValue
 from operad.configs.capabilities import Trust
 from operad.configs.loader import load
 from operad.flows.edit.difference import Difference, difference
-from operad.flows.formats.dify import titles
-from operad.flows.generation.comfyui.continued import continued
-from operad.flows.generation.comfyui.designer import CODE
+from operad.flows.formats.table import FORMATS
 from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
 from operad.flows.generation.nodes_shown import whole
@@ -177,7 +175,7 @@ class Designer:
         if base.nodes:
             inputs |= {WORKFLOW: to_json(base), ROUNDS: list[JsonValue](base.instructions)}
             inputs |= {NOTES: list[JsonValue](base.notes)} if base.notes else {}
-            inputs |= {TITLES: dict[str, JsonValue](named)} if (named := titles(base)) else {}
+            inputs |= {TITLES: dict[str, JsonValue](named)} if (named := _titles(base)) else {}
         if self._store and (example := nearest_example(self._store, instruction)):
             inputs[EXAMPLE] = {"says": example.instructions, "workflow": whole(example.graph, NODE_TYPES)}
         return Job(goal=instruction.strip(), inputs=inputs)
@@ -205,50 +203,52 @@ class Designer:
         try:
             message = await self.expert.aexecute(job)
         except (BudgetError, OperatorError) as error:
-            return best_so_far(error, job, base)
-        return result(message, job, base)
+            return self.best_so_far(error, job, base)
+        return self.result(message, job, base)
 
     def stream(self, instruction: str, base: NodeGraph = NOTHING) -> AsyncGenerator[Event, None]:
-        """Stream the events of a run of `adesign`; `result` turns the message of the last event into a design."""
+        """Stream the events of a run of `adesign`; `Designer.result` turns the message of the last event into a design."""
         return self.expert.stream(self.job(instruction, base))
 
+    def graph_of(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
+        """Return the workflow in a message of the expert; None if it holds none."""
+        graph = workflow_of(message.outputs)
+        return graph if graph is None else with_originals(graph, base)
 
-def result(message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
-    """Return the design in the expert's final message.
+    def result(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
+        """Return the design in the expert's final message.
 
-    Args:
-        message: The message.
-        job: Its job.
-        base: The existing workflow.
-    """
-    graph = _graph_of(message, job, base)
-    if graph is None:
-        return Design(base, base, message)
-    design = Design(graph, base, message)
-    kept = [note for note in base.notes if note not in design.dropped_notes]
-    notes = tuple(dict.fromkeys([*kept, *design.notes]))
-    return replace(design, graph=replace(graph, instructions=(*base.instructions, job.goal), notes=notes))
+        Args:
+            message: The message.
+            job: Its job.
+            base: The existing workflow.
+        """
+        graph = self.graph_of(message, job, base)
+        if graph is None:
+            return Design(base, base, message)
+        design = Design(graph, base, message)
+        kept = [note for note in base.notes if note not in design.dropped_notes]
+        notes = tuple(dict.fromkeys([*kept, *design.notes]))
+        return replace(design, graph=replace(graph, instructions=(*base.instructions, job.goal), notes=notes))
+
+    def best_so_far(self, error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
+        """Return the latest design that was generated before a run failed.
+
+        Raises:
+            BudgetError, OperatorError: No workflow had been generated; the error itself is raised.
+        """
+        for message in reversed(list(error.finished.values())):
+            if self.graph_of(message, job, base) is not None:
+                failed = message.model_copy(
+                    update={
+                        "status": WorkflowStatus.EXECUTION_ERROR,
+                        "evaluation": f"the run broke off: {describe(error)}",
+                    }
+                )
+                return replace(self.result(failed, job, base), error=error)
+        raise error
 
 
-def _graph_of(message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
-    """Return the workflow in a message, of typed nodes or of ComfyUI; None if it holds none."""
-    code = message.outputs.get(CODE)
-    if isinstance(code, str):
-        return continued(code, str(job.inputs.get(CODE) or ""), base)
-    graph = workflow_of(message.outputs)
-    return graph if graph is None else with_originals(graph, base)
-
-
-def best_so_far(error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
-    """Return the latest design that was generated before a run failed.
-
-    Raises:
-        BudgetError, OperatorError: No workflow had been generated; the error itself is raised.
-    """
-    for message in reversed(list(error.finished.values())):
-        if _graph_of(message, job, base) is not None:
-            failed = message.model_copy(
-                update={"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": f"the run broke off: {describe(error)}"}
-            )
-            return replace(result(failed, job, base), error=error)
-    raise error
+def _titles(base: NodeGraph) -> dict[str, str]:
+    """Return the titles that people gave to the nodes of an imported workflow, by their ids."""
+    return {key: title for each in FORMATS.values() for key, title in each.titles(base).items()}

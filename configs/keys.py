@@ -24,7 +24,8 @@ class Keys(NamedTuple):
         return key in self.opening or key in self.harmless
 
 
-def _keys(opening: str, harmless: str) -> Keys:
+def keys(opening: str, harmless: str) -> Keys:
+    """Return keys from two texts of names, separated by spaces."""
     return Keys(frozenset(opening.split()), frozenset(harmless.split()))
 
 
@@ -33,69 +34,69 @@ _WORKFLOW = "workflow evaluator max_rounds on_reject policy limits budget"
 _SERVER = "timeout call_timeout transport_type"
 
 KEYS: Mapping[str, Keys] = {
-    "ConfigSpec": _keys(
+    "ConfigSpec": keys(
         "",
         "app plugin model reasoner tools actions toolkit operators experts leader knowledgebase services durable memory "
         "env",
     ),
-    "AppSpec": _keys("", "name desc version"),
-    "PluginSpec": _keys("", "workflow_platform"),
-    "ModelSpec": _keys(
+    "AppSpec": keys("", "name desc version"),
+    "PluginSpec": keys("", "workflow_platform"),
+    "ModelSpec": keys(
         "name base_url api_key_env",
         "thinking temperature top_p seed stop max_tokens parameters tools structured vision timeout total_timeout "
         "max_retries limits price api",
     ),
-    "LimitsSpec": _keys("", "concurrency requests_per_minute tokens_per_minute"),
-    "Price": _keys("", "prompt completion cached cache_written"),
-    "ReasonerSpec": _keys("", "type max_rounds"),
-    "ReadyToolSpec": _keys("type", "name approve"),
-    "McpToolSpec": _keys("mcp_transport_config sampling", "name type desc approve resources prompts"),
-    "StreamableHttpServer": _keys("url headers oauth", _SERVER),
-    "SseServer": _keys("url headers oauth", _SERVER),
-    "StdioServer": _keys("command args env cwd", _SERVER),
-    "LocalToolSpec": _keys("name module_path", "type desc timeout approve"),
-    "ActionSpec": _keys("", "name desc tools"),
-    "FunctionSpec": _keys("function", f"{_POLICY} name inputs ports join map"),
-    "RetrySpec": _keys("", "attempts first_delay max_delay on"),
-    "TimeoutSpec": _keys("", "run idle"),
-    "ReplacementSpec": _keys("", "text outputs"),
-    "FallbackSpec": _keys("", "operator model text outputs port"),
-    "CacheSpec": _keys("path", "max_age"),
-    "MapSpec": _keys("", "over concurrency on_error"),
-    "TypedSpec": _keys("type params", f"{_POLICY} name join"),
-    "WorkflowSpec": _keys("", f"{_POLICY.replace(' cache', '')} {_WORKFLOW} name inputs join map"),
-    "OperatorSpec": _keys(
+    "LimitsSpec": keys("", "concurrency requests_per_minute tokens_per_minute"),
+    "Price": keys("", "prompt completion cached cache_written"),
+    "ReasonerSpec": keys("", "type max_rounds"),
+    "ReadyToolSpec": keys("type", "name approve"),
+    "McpToolSpec": keys("mcp_transport_config sampling", "name type desc approve resources prompts"),
+    "StreamableHttpServer": keys("url headers oauth", _SERVER),
+    "SseServer": keys("url headers oauth", _SERVER),
+    "StdioServer": keys("command args env cwd", _SERVER),
+    "LocalToolSpec": keys("name module_path", "type desc timeout approve"),
+    "ActionSpec": keys("", "name desc tools"),
+    "FunctionSpec": keys("function", f"{_POLICY} name inputs ports join map"),
+    "RetrySpec": keys("", "attempts first_delay max_delay on"),
+    "TimeoutSpec": keys("", "run idle"),
+    "ReplacementSpec": keys("", "text outputs"),
+    "FallbackSpec": keys("", "operator model text outputs port"),
+    "CacheSpec": keys("path", "max_age"),
+    "MapSpec": keys("", "over concurrency on_error"),
+    "TypedSpec": keys("type params", f"{_POLICY} name join"),
+    "WorkflowSpec": keys("", f"{_POLICY.replace(' cache', '')} {_WORKFLOW} name inputs join map"),
+    "OperatorSpec": keys(
         "class_ params written_by",
         f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
         "knowledge memory max_turns check",
     ),
-    "CheckSpec": _keys("function", ""),
-    "Example": _keys("", "input output"),
-    "PolicySpec": _keys("", _POLICY),
-    "BudgetSpec": _keys("", "tokens calls cost seconds"),
-    "ExpertSpec": _keys("", f"{_WORKFLOW} profile reasoner model memory"),
-    "StepSpec": _keys("", "operator port"),
-    "ProfileSpec": _keys("", "name desc"),
-    "ExpertReasonerSpec": _keys("", "actor_name thinker_name type max_rounds"),
-    "MemorySpec": _keys("", "tokens"),
-    "LeaderSpec": _keys("", "profile actions reasoner model memory max_splits life_cycles max_depth budget"),
-    "KnowledgeSpec": _keys("paths index", "passages embeddings"),
-    "EmbeddingsSpec": _keys("name base_url api_key_env", ""),
-    "ServicesSpec": _keys("folder workflows", "search images speech http code tools models knowledge lossy"),
-    "SearchSpec": _keys("type api_key_env base_url", ""),
-    "ImagesSpec": _keys("name base_url api_key_env", "size"),
-    "SpeechSpec": _keys("name base_url api_key_env", "voice format"),
-    "HttpSpec": _keys("allowed_hosts", "timeout max_bytes"),
-    "CodeSpec": _keys("packages", "seconds memory_bytes"),
-    "DurableSpec": _keys("max_age max_runs", ""),
-    "EnvSpec": _keys("insights", ""),
-    "TasksSpec": _keys("", "tasks"),
-    "TaskSpec": _keys("files", "id job context inputs verify"),
-    "VerifySpec": _keys("class_ params", "equals contains matches schema_ number tolerance judge"),
+    "CheckSpec": keys("function", ""),
+    "Example": keys("", "input output"),
+    "PolicySpec": keys("", _POLICY),
+    "BudgetSpec": keys("", "tokens calls cost seconds"),
+    "ExpertSpec": keys("", f"{_WORKFLOW} profile reasoner model memory"),
+    "StepSpec": keys("", "operator port"),
+    "ProfileSpec": keys("", "name desc"),
+    "ExpertReasonerSpec": keys("", "actor_name thinker_name type max_rounds"),
+    "MemorySpec": keys("", "tokens"),
+    "LeaderSpec": keys("", "profile actions reasoner model memory max_splits life_cycles max_depth budget"),
+    "KnowledgeSpec": keys("paths index", "passages embeddings"),
+    "EmbeddingsSpec": keys("name base_url api_key_env", ""),
+    "ServicesSpec": keys("folder workflows", "search images speech http code tools models knowledge lossy"),
+    "SearchSpec": keys("type api_key_env base_url", ""),
+    "ImagesSpec": keys("name base_url api_key_env", "size"),
+    "SpeechSpec": keys("name base_url api_key_env", "voice format"),
+    "HttpSpec": keys("allowed_hosts", "timeout max_bytes"),
+    "CodeSpec": keys("packages", "seconds memory_bytes"),
+    "DurableSpec": keys("max_age max_runs", ""),
+    "EnvSpec": keys("insights", ""),
+    "TasksSpec": keys("", "tasks"),
+    "TaskSpec": keys("files", "id job context inputs verify"),
+    "VerifySpec": keys("class_ params", "equals contains matches schema_ number tolerance judge"),
 }
 """Keys of files of experts, services and tasks, by the class of their part."""
 
-CLASS_KEYS = _keys(
+CLASS_KEYS = keys(
     "server workflow folder gold object_info key subtask model",
     "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns check "
     "temperature thinking settings",
@@ -105,55 +106,52 @@ CLASS_KEYS = _keys(
 _ASKING = "model_name sampling failure"
 
 NODE_KEYS: Mapping[str, Keys] = {
-    "start": _keys("defaults", "failure variables variables.name variables.type"),
-    "end": _keys("", "failure outputs outputs.name outputs.value"),
-    "llm": _keys(
+    "start": keys("defaults", "failure variables variables.name variables.type"),
+    "end": keys("", "failure outputs outputs.name outputs.value"),
+    "llm": keys(
         "",
         f"{_ASKING} system user messages messages.role messages.text messages.jinja variables variables.name "
         "variables.value memory memory.turns memory.query context files output_schema separate_thoughts",
     ),
-    "question-classifier": _keys("", f"{_ASKING} query_variable_selector classes instruction class_ids"),
-    "code": _keys(
-        "code", "failure language variables variables.name variables.value outputs outputs.name outputs.type"
-    ),
-    "document-extractor": _keys("", "failure variable_selector"),
-    "http-request": _keys("url", "failure"),
-    "if-else": _keys("", "failure cases cases.conditions cases.logic"),
-    "list-operator": _keys("", "failure variable operator then"),
-    "parameter-extractor": _keys(
+    "question-classifier": keys("", f"{_ASKING} query_variable_selector classes instruction class_ids"),
+    "code": keys("code", "failure language variables variables.name variables.value outputs outputs.name outputs.type"),
+    "document-extractor": keys("", "failure variable_selector"),
+    "http-request": keys("url", "failure"),
+    "if-else": keys("", "failure cases cases.conditions cases.logic"),
+    "list-operator": keys("", "failure variable operator then"),
+    "parameter-extractor": keys(
         "",
         f"{_ASKING} query parameters parameters.description parameters.name parameters.type instruction optional "
         "options on_mismatch",
     ),
-    "template-transform": _keys("", "failure variables variables.name variables.value template"),
-    "variable-aggregator": _keys("", "failure variables groups groups.name groups.variables"),
-    "iteration": _keys("", "failure iterator_selector output_selector concurrency flatten_output on_error"),
-    "iteration-start": _keys("", "failure"),
-    "tts": _keys("", "failure text"),
-    "text2image": _keys("", "failure prompt"),
-    "mermaid-converter": _keys("", "failure mermaid_code"),
-    "markdown-exporter": _keys("", "failure target_type md_text"),
-    "google-search": _keys("query", "failure"),
-    "echarts": _keys("", "failure chart_type chart_title data x_axisORcategories"),
-    "answer": _keys("", "failure answer"),
-    "conversation": _keys("", "failure variables variables.name variables.type variables.value"),
-    "assigner": _keys("", "failure assignments assignments.variable assignments.operation assignments.value"),
-    "loop": _keys(
+    "template-transform": keys("", "failure variables variables.name variables.value template"),
+    "variable-aggregator": keys("", "failure variables groups groups.name groups.variables"),
+    "iteration": keys("", "failure iterator_selector output_selector concurrency flatten_output on_error"),
+    "iteration-start": keys("", "failure"),
+    "tts": keys("", "failure text"),
+    "text2image": keys("", "failure prompt"),
+    "mermaid-converter": keys("", "failure mermaid_code"),
+    "markdown-exporter": keys("", "failure target_type md_text"),
+    "google-search": keys("query", "failure"),
+    "echarts": keys("", "failure chart_type chart_title data x_axisORcategories"),
+    "answer": keys("", "failure answer"),
+    "conversation": keys("", "failure variables variables.name variables.type variables.value"),
+    "assigner": keys("", "failure assignments assignments.variable assignments.operation assignments.value"),
+    "loop": keys(
         "",
         "failure loop_count variables variables.name variables.type variables.value logic break_conditions "
         "break_conditions.variable break_conditions.operator break_conditions.value",
     ),
-    "loop-start": _keys("", "failure"),
-    "loop-end": _keys("", "failure"),
-    "knowledge-retrieval": _keys("", "failure query knowledge"),
-    "agent": _keys("", f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query"),
-    "human-input": _keys("", "failure question actions actions.id actions.title inputs"),
-    "request": _keys(
+    "loop-start": keys("", "failure"),
+    "loop-end": keys("", "failure"),
+    "knowledge-retrieval": keys("", "failure query knowledge"),
+    "agent": keys("", f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query"),
+    "human-input": keys("", "failure question actions actions.id actions.title inputs"),
+    "request": keys(
         "url headers params body body.parts authorization.key authorization.secret secret_hosts",
         "failure method body.type authorization authorization.type authorization.header timeout",
     ),
-    "tool": _keys("", "failure tool arguments"),
-    "sub-workflow": _keys("", "failure workflow inputs inputs.name inputs.value outputs outputs.name outputs.type"),
-    "comfyui": _keys("server token_env", "failure workflow inputs headers timeout"),
+    "tool": keys("", "failure tool arguments"),
+    "sub-workflow": keys("", "failure workflow inputs inputs.name inputs.value outputs outputs.name outputs.type"),
 }
 """Keys of typed nodes, in every format, by their type."""

@@ -8,33 +8,58 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from hashlib import sha256
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from pydantic import ValidationError
 
 from operad.configs.capabilities import Capabilities, Capability, Trust, UntrustedError, is_trusted
 from operad.configs.code import Named
-from operad.configs.keys import NODE_KEYS
+from operad.configs.keys import NODE_KEYS, Keys
 from operad.configs.parts import (
     WEB,
     Part,
     Place,
     parts_capabilities,
-    sending,
     sending_secret,
     shown_host,
     unclassified,
 )
 from operad.configs.static_code import Reader, is_own
 from operad.flows.node_graph import NodeGraph
+from operad.operators.integration import integrations, named
 from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
 
 if TYPE_CHECKING:
-    from operad.operators.nodes.comfyui import ComfyUIParams
     from operad.operators.nodes.flow import StartParams
     from operad.operators.nodes.http import RequestParams
+
+
+def _nothing(params: Any, id: str, place: Place) -> Iterator[Part]:
+    """Yield nothing, for a node type that can do nothing outside of its file's folder."""
+    return iter(())
+
+
+class NodeCapabilities(NamedTuple):
+    """Capabilities of the parameters of a node type.
+
+    Attributes:
+        keys: Its parameters; the others of a file need trust.
+        read: Function that yields what a node can do, given its parameters, its id, and its surroundings.
+    """
+
+    keys: Keys
+    read: Callable[[Any, str, Place], Iterator[Part]] = _nothing
+
+
+def node_capabilities(type_name: str) -> NodeCapabilities | None:
+    """Return what the parameters of a node type can do; None if its integration does not tell."""
+    if type_name in NODE_KEYS:
+        return NodeCapabilities(NODE_KEYS[type_name], NODE_READERS.get(type_name, _nothing))
+    return next(
+        (named(each.capabilities[type_name]) for each in integrations() if type_name in each.capabilities), None
+    )
 
 
 def graph_capabilities(
@@ -81,15 +106,12 @@ def node_parts(type_name: str, given: object, id: str, place: Place) -> Iterator
         params = kind.model_validate(positional(kind, given))
     except (ValidationError, UnicodeEncodeError):  # reported as a fault of the file
         return
-    yield from unclassified(params, node_type.type, NODE_KEYS)
-    if node_type.type in NODE_READERS:
-        yield from NODE_READERS[node_type.type](params, id, place)
-
-
-def _comfyui(params: ComfyUIParams, id: str, place: Place) -> Iterator[Part]:
-    if params.token_env:
-        yield sending(f"inputs of node {id}", params.server, params.token_env)
-    yield Capability("requests", where=shown_host(params.server))
+    known = node_capabilities(node_type.type)
+    if known is None:
+        yield Capability("sets", f"parameters of {node_type.type}")
+        return
+    yield from unclassified(params, node_type.type, {node_type.type: known.keys})
+    yield from known.read(params, id, place)
 
 
 def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
@@ -118,7 +140,6 @@ def _any_address(params: object, id: str, place: Place) -> Iterator[Part]:
 
 
 NODE_READERS: Mapping[str, Callable[[Any, str, Place], Iterator[Part]]] = {
-    "comfyui": _comfyui,
     "start": _start,
     "http-request": _any_address,
     "request": _request,

@@ -16,8 +16,7 @@ from json_repair import loads
 from operad.evaluators.branches import ADDRESS, MadeUpValues
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
-from operad.operators.comfyui.server import ComfyUIServer
-from operad.operators.comfyui.work import ComfyUIWork, Made
+from operad.operators.integration import integrations, named
 from operad.operators.media.markdown import MarkdownTarget, export_markdown
 from operad.operators.nodes.flow import StartParams, StartVariable, read_value
 from operad.operators.services import Sent, Services
@@ -330,9 +329,6 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = 
     async def send(url: str, sent: Sent, guard: Guard) -> Fetched:
         return _response(made_up, url, "application/json", b'{"text": "Some words."}')
 
-    async def comfyui(server: ComfyUIServer, work: ComfyUIWork) -> Made:
-        return [work.write("made", ".png", PNG)], []
-
     tools = [*_param_texts(graph, "tool", "tool"), *_param_texts(graph, "agent", "tools")]
     return Services(
         folder=folder,
@@ -340,7 +336,7 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = 
         images=_Images(name="none", base_url="http://localhost"),
         fetch=fetch,
         send=send,
-        comfyui=comfyui,
+        outside={name: named(home) for each in integrations() for name, home in each.rehearsed.items()},
         tools=[_tool_stand_in(tool_name) for tool_name in dict.fromkeys(tools)],
         knowledge={name: _Knowledge() for name in _param_texts(graph, "knowledge-retrieval", "knowledge")},
         secrets=lambda name: "a key",

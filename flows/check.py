@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
-from operad.flows.foreign_types import FOREIGN_TYPE_ADVICE
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.secrets import written_keys
+from operad.operators.integration import integrations
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
@@ -115,7 +115,7 @@ class Checker:
                 self._report("crosses-border", f"a node of type {CONVERSATION!r} runs inside no other", spec.id)
             node_type = self.types.get(spec.type)
             if node_type is None:
-                instead = FOREIGN_TYPE_ADVICE.get(spec.type)
+                instead = next((each.advice[spec.type] for each in integrations() if spec.type in each.advice), None)
                 hint = f"; {instead}" if instead else self._hints.near(spec.type, self.types)
                 known = "" if hint else f"; there are: {', '.join(self.types)}"
                 self._report("unknown-type", f"{spec.type!r} is not a node type{hint}{known}", spec.id)

@@ -8,9 +8,9 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlencode
 
-from operad.operators.comfyui.work import RunComfyUI, run_comfyui
 from operad.operators.conversations import Conversations
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
@@ -82,7 +82,7 @@ class Services:
         guard: Allowed hosts, and limits of requests.
         fetch: Function that fetches URLs.
         send: Function that sends all other requests.
-        comfyui: Function that runs workflows on a ComfyUI server.
+        outside: Functions that replace those by which integrations reach the outside, by their names, such as ``comfyui``.
         code: Limits of code.
         templates: Limits of templates.
         tools: Functions, tools, and sources of tools such as MCP servers; nodes call tools by their names.
@@ -101,7 +101,9 @@ class Services:
     guard: Guard = PUBLIC_WEB
     fetch: Fetch = _fetch
     send: Send = _send
-    comfyui: RunComfyUI = run_comfyui
+    outside: Mapping[str, Callable[..., Awaitable[Any]]] = field(
+        default_factory=dict[str, Callable[..., Awaitable[Any]]]
+    )
     code: CodeLimits = field(default_factory=CodeLimits)
     templates: TemplateLimits = field(default_factory=TemplateLimits)
     tools: Tools = ()

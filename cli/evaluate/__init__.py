@@ -5,10 +5,7 @@ from __future__ import annotations
 import typer
 
 from operad.cli.evaluate.cases import cases, judge
-from operad.cli.evaluate.comfy import comfy
-from operad.cli.evaluate.pass_rate import pass_rate
-from operad.cli.evaluate.resolve import resolve
-from operad.cli.evaluate.worf import worf
+from operad.operators.integration import integrations, named
 
 app = typer.Typer(
     help="Evaluate experts on cases, measure evaluators, and score workflows with the metrics of papers.",
@@ -17,7 +14,6 @@ app = typer.Typer(
 )
 app.command()(cases)
 app.command()(judge)
-app.command()(worf)
-app.command()(comfy)
-app.command("pass")(pass_rate)
-app.command()(resolve)
+for each in integrations():
+    for name, home in each.commands.items():
+        app.command(name)(named(home))

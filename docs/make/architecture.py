@@ -14,7 +14,7 @@ import networkx as nx
 import walks
 
 ROOT = Path(__file__).parents[2]
-LAYERS = ("cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
+LAYERS = ("integrations", "cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
 """Layers from the top down; each imports only those below it."""
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from operad.flows.formats.coze import fields as coze
-from operad.flows.formats.dify import fields as dify
 from operad.flows.formats.fields import Table, Use
+from operad.integrations.coze import fields as coze
+from operad.integrations.dify import fields as dify
 
 HEAD = """\
 # Fields of imported files

@@ -16,7 +16,7 @@ NAMED = {
     ),
     "runtime/values/form_text.py: _LIMITS[issue.code]": ("too-deep", "too-large"),
     "runtime/policies/policy.py: name": ("retry", "timeout", "cache"),
-    "operators/comfyui/server.py: code": (),  # codes of a server
+    "integrations/comfyui/server.py: code": (),  # codes of a server
     "runtime/workflow/map.py: code": ("unknown-output", "not-a-list"),
     "runtime/durable/codec.py: *map(str, fields)": (),  # a code that existed before
 }

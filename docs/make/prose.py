@@ -21,6 +21,7 @@ FOLDERS = (
     "configs",
     "docs/make",
     "evaluators",
+    "integrations",
     "flows",
     "operators",
     "runtime",

@@ -142,7 +142,7 @@ def packages() -> str:
         "",
         NOTE.format("the packages themselves"),
         "",
-        "Operad has seven layers. Each layer imports only the layers below it, and each package of `runtime` imports only",
+        "Operad has eight layers. Each layer imports only the layers below it, and each package of `runtime` imports only",
         "packages above it in the table. `make check` tests both. `python docs/make/architecture.py` prints the sizes of the",
         "packages, imports from a higher layer, and cycles. The first line of each module states its purpose.",
         "",

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from operad.flows.check import check
+from operad.flows.formats.fields import Remark
 from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
@@ -26,6 +27,16 @@ def check_nodes(graph: NodeGraph) -> list[Issue]:
 
 def no_lines(data: bytes) -> Mapping[str, int]:
     """Return no lines, for a format that cannot tell the lines of its nodes."""
+    return {}
+
+
+def no_remarks(graph: NodeGraph) -> Sequence[Remark]:
+    """Return no remarks, for a format whose files run here as on their platform."""
+    return ()
+
+
+def no_titles(graph: NodeGraph) -> Mapping[str, str]:
+    """Return no titles, for a format whose nodes have none beside their ids."""
     return {}
 
 
@@ -58,7 +69,7 @@ class Format:
         graph = FORMATS["dify"].load(Path("flow.dify.yml"))
         Path("flow.coze.zip").write_bytes(FORMATS["coze"].dump(graph))
 
-    A new format is a value of this class in a module of its own, and a line in `operad.flows.formats.table`.
+    A new format is a value of this class, which an `Integration` names.
 
     Attributes:
         name: Name of the format.
@@ -73,6 +84,12 @@ class Format:
         runs: True if its nodes have the types of Operad, so that its workflows can run here.
         dump_over: Function that writes a workflow over the file that it was read from, and keeps the text of what is
             unchanged; None for a format that is always written anew.
+        remarks: Function that yields how an imported workflow behaves differently here, from its `extra`.
+        titles: Function that returns the titles of the nodes of an imported workflow, by their ids.
+        of_server: Function that returns the format with the node classes of a server, given its address or a file; None
+            for a format whose node types do not depend on a server.
+        designer: ``module:name`` of a function that returns the `Designer` of its workflows, given the address or file for
+            `of_server` (None without one) and the options of `Designer`; empty if they have Operad's node types.
     """
 
     name: str
@@ -85,6 +102,10 @@ class Format:
     lines: Callable[[bytes], Mapping[str, int]] = no_lines
     runs: bool = True
     dump_over: Callable[[NodeGraph, bytes], bytes] | None = None
+    remarks: Callable[[NodeGraph], Iterable[Remark]] = no_remarks
+    titles: Callable[[NodeGraph], Mapping[str, str]] = no_titles
+    of_server: Callable[[str], Format] | None = None
+    designer: str = ""
 
     def load(self, source: str | bytes | Path, name: str = "") -> NodeGraph:
         """Read a workflow.

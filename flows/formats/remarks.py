@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from operad.flows.formats.coze import remarks as coze
-from operad.flows.formats.dify import remarks as dify
 from operad.flows.formats.fields import LossyError, Remark
+from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
 
 
@@ -19,7 +18,7 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
         >>> remarks_of(NodeGraph())
         []
     """
-    return [*dify.remarks_of(graph), *coze.remarks_of(graph)]
+    return [remark for each in FORMATS.values() for remark in each.remarks(graph)]
 
 
 def refuse_lossy(graph: NodeGraph, name: str) -> None:

@@ -5,38 +5,34 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 
-from operad.flows.formats import comfyui
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
-from operad.flows.formats.comfyui import Definitions
-from operad.flows.formats.coze import COZE
-from operad.flows.formats.dify import DIFY
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
 from operad.flows.formats.mermaid import MERMAID
 from operad.flows.formats.operad import OPERAD
-from operad.flows.formats.worfbench import WORFBENCH
+from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
-from operad.operators.comfyui.reading import mapping_of
+from operad.operators.integration import integrations, named
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 
 
-def formats(definitions: Definitions | None = None) -> Mapping[str, Format]:
-    """Return the formats by name.
+def formats(server: str | None = None) -> Mapping[str, Format]:
+    """Return the formats by name, in the order of detection: those of all installed integrations, and ours.
 
     Args:
-        definitions: The node classes of a ComfyUI server, for reading, writing and checking its workflows.
+        server: Address of a server, or a file with its answer, for formats whose node types are the classes of a server.
+
+    Raises:
+        OperadError: The file cannot be read, or the server cannot be reached.
     """
-    listed = (COZE, CHAT2WORKFLOW, *comfyui.formats(definitions or Definitions()), MERMAID, DIFY, OPERAD, WORFBENCH)
-    return {each.name: each for each in listed}
+    found = [named(home) for each in integrations() for home in each.formats.values()]
+    listed: list[Format] = [*found, CHAT2WORKFLOW, MERMAID, OPERAD]
+    return {each.name: each.of_server(server) if server and each.of_server else each for each in listed}
 
 
 FORMATS: Mapping[str, Format] = formats()
-"""Formats by name, in the order of detection: those that are quick to detect come first."""
-
-
-COMFYUI_FORMATS = frozenset(each.name for each in comfyui.formats())
-"""Names of the formats of ComfyUI, whose node types are the classes of a server."""
+"""Formats by name."""
 
 
 _EXPERTS = re.compile(r"^experts[ \t]*:", re.MULTILINE)
@@ -112,6 +108,6 @@ def _unknown_format(data: bytes, name: str, known: Mapping[str, Format]) -> Issu
         return error.issues[0]
     except InputError:  # YAML of comments only
         return Issue("format", "is empty", name)
-    keys = f"it has: {shorten(list(mapping_of(value))) or 'no keys'}" if isinstance(value, dict) else "it is a list"
+    keys = f"it has: {shorten(list(fields_of(value))) or 'no keys'}" if isinstance(value, dict) else "it is a list"
     message = f"is JSON, but no workflow (nodes_info and edges; nodes and links; ids to class_type and inputs); {keys}"
     return Issue("format", message, name)

@@ -1,9 +1,9 @@
 """Built-in node types."""
 
 from collections.abc import Iterator, Mapping
-from importlib import import_module
 from typing import Any
 
+from operad.operators.integration import integrations, named
 from operad.operators.node import NodeOperator
 
 
@@ -12,23 +12,30 @@ class _NodeTypes(Mapping[str, type[NodeOperator[Any]]]):
 
     Args:
         homes: ``module:class`` of each type, by name; modules are those of this package.
+        integrated: True to add the types of integrations, which are looked up only for names that `homes` lacks.
     """
 
-    def __init__(self, homes: Mapping[str, str]) -> None:
+    def __init__(self, homes: Mapping[str, str], *, integrated: bool = False) -> None:
         self._homes = homes
+        self._integrated = integrated
+
+    def _others(self) -> dict[str, str]:
+        if not self._integrated:
+            return {}
+        return {name: home for each in integrations() for name, home in each.node_types.items()}
 
     def __getitem__(self, name: str) -> type[NodeOperator[Any]]:
-        module, _, node_type = self._homes[name].partition(":")
-        return getattr(import_module(f"{__name__}.{module}"), node_type)
+        home = self._homes.get(name)
+        return named(f"{__name__}.{home}" if home else self._others()[name])
 
     def __contains__(self, name: object) -> bool:
-        return name in self._homes
+        return name in self._homes or name in self._others()
 
     def __iter__(self) -> Iterator[str]:
-        return iter(self._homes)
+        return iter({**self._homes, **self._others()})
 
     def __len__(self) -> int:
-        return len(self._homes)
+        return len(self._homes) + len(self._others())
 
 
 _CHAT2WORKFLOW = {
@@ -66,11 +73,10 @@ _OTHERS = {
     "request": "http:Request",
     "tool": "sources:ToolNode",
     "sub-workflow": "containers:SubWorkflow",
-    "comfyui": "comfyui:ComfyUINode",
 }
 
 CHAT2WORKFLOW_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes(_CHAT2WORKFLOW)
 """The twenty node types of Chat2Workflow (section 2.4), by name."""
 
-NODE_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes({**_CHAT2WORKFLOW, **_OTHERS})
-"""All node types that come with operad, by name."""
+NODE_TYPES: Mapping[str, type[NodeOperator[Any]]] = _NodeTypes({**_CHAT2WORKFLOW, **_OTHERS}, integrated=True)
+"""All node types by name: those that come with operad, and those of other installed integrations."""

@@ -5,12 +5,15 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping, Sequence
 from graphlib import CycleError
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.values.errors import Issue, did_you_mean
 from operad.runtime.values.message import Job, SubJob
 from operad.runtime.values.value import Value
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 MAX_SUB_JOBS = 64
 """Maximum number of parts of one split."""
@@ -72,6 +75,15 @@ class JobGraph(Value):
         """Ids of the parts on which no other part depends; their results are the result of the job."""
         needed = {other for part in self.sub_jobs for other in part.dependencies}
         return tuple(part.id for part in self.sub_jobs if part.id not in needed)
+
+    def get_graph(self) -> DiGraph[str]:
+        """Return a networkx graph: each part's id with the part as ``job``, and an edge from each dependency."""
+        from networkx import DiGraph  # not at import: only readers of graphs need it
+
+        graph: DiGraph[str] = DiGraph()
+        graph.add_nodes_from((part.id, {"job": part}) for part in self.sub_jobs)
+        graph.add_edges_from((other, part.id) for part in self.sub_jobs for other in part.dependencies)
+        return graph
 
     def check(self, job: Job, experts: Collection[str]) -> list[Issue]:
         """Return all issues of the graph as a split of a job among the experts with these names."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError
+from typing import TYPE_CHECKING
 
 from operad.runtime.graph.fallbacks import fallback_issues
 from operad.runtime.graph.operator import BaseOperator
@@ -12,6 +13,9 @@ from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reacha
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.hints import Hints
+
+if TYPE_CHECKING:
+    from networkx import DiGraph
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
@@ -63,6 +67,16 @@ class WorkflowGraph:
     policies: Mapping[str, Policy] = field(default_factory=dict[str, Policy])
     evaluators: tuple[BaseOperator, ...] = ()
     duplicate_ids: tuple[str, ...] = ()
+
+    def get_graph(self) -> DiGraph[str]:
+        """Return a networkx graph: each id with its ``operator``, and each edge with its ``ports``."""
+        from networkx import DiGraph  # not at import: only readers of graphs need it
+
+        graph: DiGraph[str] = DiGraph()
+        graph.add_nodes_from((key, {"operator": operator}) for key, operator in self.operators.items())
+        for key, before in self.before.items():
+            graph.add_edges_from((parent, key, {"ports": ports}) for parent, ports in before.items())
+        return graph
 
     @property
     def tails(self) -> Sequence[str]:

@@ -8,7 +8,6 @@ runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop 
 
 from operad.runtime.testing.dialects import DIALECTS, Dialect
 from operad.runtime.testing.fake_clock import DeadlockError, FakeClockLoop, run_on_fake_clock
-from operad.runtime.testing.fake_comfyui import FakeComfyUI
 from operad.runtime.testing.plausible import plausible
 from operad.runtime.testing.scripted_model import LeftoverStepsError, ScriptedModel, UnexpectedStepError
 from operad.runtime.testing.scripted_reasoner import ScriptedReasoner
@@ -22,7 +21,6 @@ __all__ = [
     "Dialect",
     "Fail",
     "FakeClockLoop",
-    "FakeComfyUI",
     "Hang",
     "LeftoverStepsError",
     "Plausible",

@@ -15,6 +15,8 @@ from operad.runtime.values.value import Record, Value
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterable, Iterator, Sequence
 
+    from networkx import DiGraph
+
     Neighbours = Iterable[tuple["Action", float]]
     # constructors accept these; the field is a tuple of tools
     Tools = Sequence[Tool | ToolGroup | DescribedFunction | Callable[..., Any]]
@@ -188,6 +190,15 @@ class Toolkit:
         self._remove(group, self.tool_groups)
 
     # The graph, by ids, as in Chat2Graph
+
+    def get_graph(self) -> DiGraph[str]:
+        """Return a copy as a networkx graph: each id with its item as ``data``, each edge with its ``score``."""
+        from networkx import DiGraph  # not at import: only readers of graphs need it
+
+        graph: DiGraph[str] = DiGraph()
+        graph.add_nodes_from((key, {"data": item}) for key, item in self._items.items())
+        graph.add_edges_from((start, end, {"score": self._scores[start][end]}) for start, end in self.edges())
+        return graph
 
     def vertices(self) -> list[str]:
         """Return the ids of all actions, tools and groups, in the order in which they were added."""

@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from operad.configs.generation import NOTHING, Design, Designer, best_so_far, result
+from operad.configs.generation import NOTHING, Design, Designer
 from operad.flows.edit import difference
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.graph_json import workflow_of
@@ -160,9 +160,9 @@ class Chats:
                                 yield message
                             said.add(message["text"])
                         if isinstance(event, events.RunFinished) and not event.path:
-                            design = result(event.message, job, base)
+                            design = designer.result(event.message, job, base)
             except (BudgetError, OperatorError) as error:
-                design = best_so_far(error, job, base)
+                design = designer.best_so_far(error, job, base)
         except OperadError as error:
             yield {"kind": "error", "text": describe(error)}
             return

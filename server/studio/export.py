@@ -11,7 +11,7 @@ from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import called
 from operad.configs.loader import preview
 from operad.flows.formats.format import without_instructions
-from operad.flows.formats.table import COMFYUI_FORMATS, FORMATS
+from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.picture import PictureTarget, draw
 from operad.operators.media.mermaid import render_mermaid
@@ -37,7 +37,7 @@ def targets(content: Content) -> list[dict[str, str]]:
     elif not content.format.runs:
         names = [content.format.name, *pictures]
     else:
-        names = [*(name for name in FORMATS if name not in COMFYUI_FORMATS), PYTHON, *pictures]
+        names = [*(name for name, each in FORMATS.items() if each.of_server is None), PYTHON, *pictures]
     return [{"name": name, "title": _TITLES.get(name, name)} for name in names]
 
 

@@ -23,10 +23,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
-from operad.evaluators.comfyflow import ComfyScore, score
-from operad.evaluators.comfyflow.judging import Metric
-from operad.flows.formats.comfyui import Definitions, dump_api, dump_code, executable, load, read_definitions
-from operad.flows.formats.comfyui.definitions import accepts
+from operad.integrations.comfyui.comfyflow import ComfyScore, score
+from operad.integrations.comfyui.comfyflow.judging import Metric
+from operad.integrations.comfyui.formats import Definitions, dump_api, dump_code, executable, load, read_definitions
+from operad.integrations.comfyui.formats.definitions import accepts
 from operad.runtime.values.errors import MissingExtraError
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"

@@ -17,12 +17,12 @@ from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 
-from operad.flows.formats.comfyui import Definitions, check, dump_code, executable, load, read_definitions
-from operad.flows.generation.comfyui.classes import offered
-from operad.flows.generation.comfyui.drafts import Draft, read_answer
-from operad.flows.generation.comfyui.findings import findings
-from operad.flows.generation.comfyui.rules import mend
 from operad.flows.node_graph import NodeGraph
+from operad.integrations.comfyui.formats import Definitions, check, dump_code, executable, load, read_definitions
+from operad.integrations.comfyui.generation.classes import offered
+from operad.integrations.comfyui.generation.drafts import Draft, read_answer
+from operad.integrations.comfyui.generation.findings import findings
+from operad.integrations.comfyui.generation.rules import mend
 
 DATA = Path(__file__).resolve().parents[3] / "shared/data"
 NOTHING = NodeGraph()

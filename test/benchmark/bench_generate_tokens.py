@@ -19,8 +19,8 @@ from pathlib import Path
 from typing import Any
 
 from operad.configs.generation import NOTHING, Design, Designer
-from operad.flows.formats.dify import DIFY
 from operad.flows.node_graph import NodeGraph
+from operad.integrations.dify.format import DIFY
 from operad.runtime.testing import Say, ScriptedModel
 
 CHARACTERS_A_TOKEN = 4

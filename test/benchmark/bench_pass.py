@@ -20,8 +20,8 @@ from typing import NamedTuple
 
 from page import write_figures, write_into
 
-from operad.evaluators.chat2workflow import PassVerdict, Record, judge, read_dataset, read_run
-from operad.evaluators.chat2workflow.conversion import conversion_faults
+from operad.integrations.chat2workflow.conversion import conversion_faults
+from operad.integrations.chat2workflow.scores import PassVerdict, Record, judge, read_dataset, read_run
 from operad.runtime.values.errors import InvalidError
 
 AIM = 0.985

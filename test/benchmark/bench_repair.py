@@ -4,7 +4,7 @@ that need no instruction, and with all rules.
     python test/benchmark/bench_repair.py [--json] [--ablation] [RUN.json …]
 
 Each column shows how many responses pass steps 1 to 4 of Chat2Workflow's Algorithm 1
-(operad.evaluators.chat2workflow.judge), how many are sound, how many are both, and how many of the sound ones finish a dry
+(operad.integrations.chat2workflow.scores.judge), how many are sound, how many are both, and how many of the sound ones finish a dry
 run. A response that passed before the repair and fails after it is broken. Only the judge reads the answer key. The exit
 status is 1 if a response is broken, or if fewer pass than AIMS states.
 """
@@ -20,7 +20,10 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operad.evaluators.chat2workflow import (
+from operad.evaluators.dry_run import dry_run
+from operad.flows.formats.chat2workflow import load
+from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
+from operad.integrations.chat2workflow.scores import (
     CaseFile,
     Dataset,
     PassVerdict,
@@ -31,9 +34,6 @@ from operad.evaluators.chat2workflow import (
     read_dataset,
     read_run,
 )
-from operad.evaluators.dry_run import dry_run
-from operad.flows.formats.chat2workflow import load
-from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
 
 AIMS = {"passed": 0.72, "sound of the passed": 0.95, "ended of the sound": 0.98}
 """Minimum shares of the responses in the last column."""

@@ -20,12 +20,12 @@ from time import perf_counter, process_time
 from rich.console import Console
 from rich.table import Table
 
-from operad.evaluators.embeddings import Embeddings
-from operad.evaluators.plan import plan_of
-from operad.evaluators.similarity import Similarity, exact
-from operad.evaluators.worfeval import MODES, score
-from operad.flows.formats.worfbench import load
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.worfbench.embeddings import Embeddings
+from operad.integrations.worfbench.format import load
+from operad.integrations.worfbench.plan import plan_of
+from operad.integrations.worfbench.similarity import Similarity, exact
+from operad.integrations.worfbench.worfeval import MODES, score
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "worfbench"
 

@@ -17,9 +17,9 @@ from importlib import import_module
 from random import Random
 from time import perf_counter
 
-from operad.evaluators.common_subgraph import common_subgraph
-from operad.evaluators.matching import Alignment, Pair, optimal_pairs
-from operad.evaluators.node_chain import longest_chain
+from operad.integrations.worfbench.common_subgraph import common_subgraph
+from operad.integrations.worfbench.matching import Alignment, Pair, optimal_pairs
+from operad.integrations.worfbench.node_chain import longest_chain
 
 Edges = set[tuple[int, int]]
 

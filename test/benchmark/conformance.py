@@ -27,9 +27,9 @@ from typing import Any
 from operad.flows.assemble import assemble
 from operad.flows.check import OUTCOME, check
 from operad.flows.formats import chat2workflow
-from operad.flows.formats.dify import dump, load
-from operad.flows.formats.dify.write import Writer
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.dify.format import dump, load
+from operad.integrations.dify.write import Writer
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits, run_code
 from operad.operators.services import Services

@@ -26,7 +26,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.reasoning.task import Task
 
 ROOT = Path(__file__).resolve().parents[2]
-LAYERS = ("cli", "configs", "evaluators", "flows", "operators", "runtime", "server")
+LAYERS = ("cli", "configs", "evaluators", "flows", "integrations", "operators", "runtime", "server")
 GENERATORS = CO_GENERATOR | CO_COROUTINE | CO_ASYNC_GENERATOR
 
 

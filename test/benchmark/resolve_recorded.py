@@ -22,9 +22,9 @@ from pathlib import Path
 from typing import Any
 
 from operad.evaluators import dry_run_services
-from operad.evaluators.chat2workflow import Dataset, RecordedCase, read_dataset, read_run
-from operad.evaluators.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
 from operad.flows.node_graph import NodeGraph
+from operad.integrations.chat2workflow.resolve_rate import CaseVerdict, files_of, graph_of, resolve
+from operad.integrations.chat2workflow.scores import Dataset, RecordedCase, read_dataset, read_run
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import InvalidError
 

@@ -15,9 +15,9 @@ from typing import Any
 from bounds import LONGEST
 from inputs import DATA, SEPARATOR
 
-from operad.flows.formats.comfyui import Definitions, formats, read_definitions
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.comfyui.formats import Definitions, formats, read_definitions
 
 ROOT = Path(__file__).resolve().parents[2]
 MOST = 12

@@ -18,9 +18,6 @@ from inputs import SEPARATOR
 from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
-from operad.cli.evaluate.comfy_files import read_items as read_comfy_items
-from operad.cli.evaluate.generating import generate_run
-from operad.cli.evaluate.worf_files import pair, read_items
 from operad.cli.evaluate.work import evaluate
 from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.capabilities import Capabilities
@@ -34,16 +31,14 @@ from operad.configs.optimise.tasks import read_tasks
 from operad.configs.services import load_services
 from operad.evaluation import Dataset as EvaluationCases
 from operad.evaluation import EvaluationReport
-from operad.evaluators import comfyflow, worfeval
-from operad.evaluators.chat2workflow import Dataset, Response, judge, read_dataset, read_run
 from operad.flows.check import check
 from operad.flows.edit import apply, difference, read_operations
 from operad.flows.edit.batch import in_json
 from operad.flows.edit.short import parse
 from operad.flows.flowchart import write
-from operad.flows.formats.comfyui import formats, read_definitions, restored
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json
+from operad.flows.formats.shapes import fields_of
 from operad.flows.formats.table import FORMATS, read
 from operad.flows.generation.draft import drafted_graph
 from operad.flows.generation.graph_json import from_json, to_json, with_originals
@@ -52,9 +47,15 @@ from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
-from operad.operators.comfyui.prompt import assign_values, issues_of, with_values
-from operad.operators.comfyui.reading import mapping_of
-from operad.operators.comfyui.run import outputs_of
+from operad.integrations.chat2workflow.commands.generating import generate_run
+from operad.integrations.chat2workflow.scores import Dataset, Response, judge, read_dataset, read_run
+from operad.integrations.comfyui import comfyflow
+from operad.integrations.comfyui.comfyflow.files import read_items as read_comfy_items
+from operad.integrations.comfyui.formats import formats, read_definitions, restored
+from operad.integrations.comfyui.prompt import assign_values, issues_of, with_values
+from operad.integrations.comfyui.run import outputs_of
+from operad.integrations.worfbench import worfeval
+from operad.integrations.worfbench.files import pair, read_items
 from operad.operators.conditions import Case, compare, fault_of
 from operad.operators.media import documents
 from operad.operators.media.echarts import echarts_option
@@ -407,9 +408,9 @@ def comfyui_node(data: bytes) -> None:
         [NodeSpec("1", "start", {"variables": [["a", "string"]]}), NodeSpec("2", "comfyui", params)], [Edge("1", "2")]
     )
     found = check(graph, NODE_TYPES)
-    nodes = mapping_of(mapping_of(params).get("workflow"))
+    nodes = fields_of(fields_of(params).get("workflow"))
     if not found and not list(issues_of(nodes)):
-        values, _ = assign_values(nodes, mapping_of(mapping_of(params).get("inputs")))
+        values, _ = assign_values(nodes, fields_of(fields_of(params).get("inputs")))
         with_values(nodes, values)
     FORMATS["operad"].dump(graph)
 

@@ -12,9 +12,9 @@ from dify_echo import BASE
 
 from operad.flows.assemble import assemble
 from operad.flows.check import OUTCOME, check
-from operad.flows.formats.dify import load
 from operad.flows.formats.remarks import remarks_of
 from operad.flows.secrets import file_secrets
+from operad.integrations.dify.format import load
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.operators.web.fetch import Guard

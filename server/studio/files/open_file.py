@@ -86,7 +86,7 @@ def _content(found: Format | None, graph: NodeGraph | None, data: bytes, path: P
     if found is None or graph is None:
         return Content(data, None, graph_of(data, path))
     if not found.runs:
-        served = found.name.startswith("comfyui")
+        served = found.of_server is not None
         how = "a node of the type comfyui runs the file on a ComfyUI server" if served else "convert it"
         return Content(data, found, graph, f"nodes of the format {found.name} are not of Operad's types; {how}")
     if len(graph.nodes) > MOST_NODES:

@@ -395,7 +395,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
         (
             ["x", "--continue", "comfy.json"],
-            "comfyui-api: needs the node classes of a ComfyUI server; give --object-info",
+            "need the node classes of a server; give --object-info",
         ),
         (["x", "--continue", "broken.json"], "broken.json:1: is not JSON"),
     ],

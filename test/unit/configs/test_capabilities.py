@@ -17,7 +17,7 @@ from operad.configs import load
 from operad.configs.capabilities import UntrustedError
 from operad.configs.keys import CLASS_KEYS, KEYS, NODE_KEYS
 from operad.configs.loader import load_text, preview, preview_text
-from operad.configs.node_capabilities import NODE_READERS, graph_capabilities
+from operad.configs.node_capabilities import NODE_READERS, graph_capabilities, node_capabilities
 from operad.configs.optimise.tasks import TasksSpec, capabilities_of_tasks, read_tasks
 from operad.configs.parts import unclassified
 from operad.configs.read_capabilities import READERS
@@ -31,11 +31,12 @@ from operad.operators.variables import Selector
 from operad.runtime.values.errors import InputError, InvalidError
 
 OTHER_HOMES = (
-    "operad.evaluators.chat2workflow.pass_evaluator",
-    "operad.evaluators.chat2workflow.resolve_evaluator",
-    "operad.evaluators.comfyflow.evaluator",
-    "operad.flows.comfyui.operator",
-    "operad.flows.generation.comfyui.designer",
+    "operad.integrations.chat2workflow.pass_evaluator",
+    "operad.integrations.chat2workflow.resolve_evaluator",
+    "operad.integrations.comfyui.comfyflow.evaluator",
+    "operad.integrations.comfyui.operator",
+    "operad.integrations.worfbench.worf_evaluator",
+    "operad.integrations.comfyui.generation.designer",
     "operad.flows.generation.designer",
 )
 
@@ -108,7 +109,8 @@ def test_every_key_of_a_file_is_classified_once():
 
 
 def test_every_parameter_of_a_node_is_classified_once():
-    known = {name: keys.opening | keys.harmless for name, keys in NODE_KEYS.items()}
+    capabilities = {name: node_capabilities(name) for name in NODE_TYPES}
+    known = {name: each and each.keys.opening | each.keys.harmless for name, each in capabilities.items()}
     assert known == {name: parameters_of(NODE_TYPES[name].params_type) for name in NODE_TYPES}
 
 
@@ -278,7 +280,7 @@ def test_docs_list_every_key_that_opens_something():
             ["sends $COMFYUI_TOKEN and inputs of node x to h:1", "sends requests to h:1"],
         ),
         (
-            "operators: [{name: x, type: operad.operators.nodes.comfyui.ComfyUINode, params: {server: 'http://h:1', workflow: {}, token_env: COMFYUI_TOKEN}}]\n",
+            "operators: [{name: x, type: operad.integrations.comfyui.node.ComfyUINode, params: {server: 'http://h:1', workflow: {}, token_env: COMFYUI_TOKEN}}]\n",
             ["sends $COMFYUI_TOKEN and inputs of node x to h:1", "sends requests to h:1"],
         ),
         (
@@ -286,11 +288,11 @@ def test_docs_list_every_key_that_opens_something():
             ["reads AWAY/a.pdf (default of the input doc)"],
         ),
         (
-            "operators: [{name: x, instruction: Draw., class: operad.flows.comfyui.operator.ComfyUI, params: {server: 'http://h:1', workflow: AWAY/w.json}}]\n",
+            "operators: [{name: x, instruction: Draw., class: operad.integrations.comfyui.operator.ComfyUI, params: {server: 'http://h:1', workflow: AWAY/w.json}}]\n",
             ["sends inputs and files of your jobs to h:1", "reads AWAY/w.json (workflow of ComfyUI)"],
         ),
         (
-            "operators: [{name: x, instruction: Judge., class: operad.evaluators.worf_evaluator.WorFEvaluator, params: {gold: AWAY/secret}}]\n",
+            "operators: [{name: x, instruction: Judge., class: operad.integrations.worfbench.worf_evaluator.WorFEvaluator, params: {gold: AWAY/secret}}]\n",
             ["reads AWAY/secret (gold of WorFEvaluator)"],
         ),
         (
@@ -305,7 +307,7 @@ def test_docs_list_every_key_that_opens_something():
             ],
         ),
         (
-            "operators: [{name: x, instruction: Judge., class: operad.evaluators.chat2workflow.resolve_evaluator.ResolveEvaluator, "
+            "operators: [{name: x, instruction: Judge., class: operad.integrations.chat2workflow.resolve_evaluator.ResolveEvaluator, "
             'params: {folder: "AWAY/a\\nb", subtask: {dataset: "AWAY/c\\nd", task: t, round: 1}}}]\n',
             ["reads AWAY/c d (subtask of ResolveEvaluator)", "writes AWAY/a b (folder of ResolveEvaluator)"],
         ),
@@ -446,7 +448,7 @@ def test_links_that_lead_out_of_the_folder_are_followed(lines, link):
 
 def test_a_link_with_a_space_at_the_end_of_its_name_is_followed(lines):
     (lines.folder / "w.json ").symlink_to(lines.away / "w.json")
-    text = "{name: x, instruction: Draw., class: operad.flows.comfyui.operator.ComfyUI, params: {server: 'http://h:1', workflow: 'w.json '}}"
+    text = "{name: x, instruction: Draw., class: operad.integrations.comfyui.operator.ComfyUI, params: {server: 'http://h:1', workflow: 'w.json '}}"
     assert "reads AWAY/w.json (workflow of ComfyUI)" in lines(f"{GREETER}operators: [{text}]\n")
 
 
@@ -548,8 +550,8 @@ services:
 tools: [{{name: n, type: MCP, mcp_transport_config: {{transport_type: SSE, url: 'http://127.0.0.1:9/sse'}}}}]
 operators:
   - {{name: a, instruction: Go., cache: {{path: AWAY/cache.sqlite}}}}
-  - {{name: b, instruction: Go., class: operad.evaluators.worf_evaluator.WorFEvaluator, params: {{gold: AWAY/gold}}}}
-  - {{name: c, instruction: Go., class: operad.flows.comfyui.operator.ComfyUI, params: {{server: 'http://h', workflow: AWAY/w.json}}}}
+  - {{name: b, instruction: Go., class: operad.integrations.worfbench.worf_evaluator.WorFEvaluator, params: {{gold: AWAY/gold}}}}
+  - {{name: c, instruction: Go., class: operad.integrations.comfyui.operator.ComfyUI, params: {{server: 'http://h', workflow: AWAY/w.json}}}}
   - {{name: d, type: start, params: {{variables: {{doc: file}}, defaults: {{doc: AWAY/doc.pdf}}}}}}
 """
 

@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 from answer_forms import parsed
 
-from operad.flows.formats.coze import load as load_coze
-from operad.flows.formats.dify import load as load_dify
 from operad.flows.formats.json_text import read_json
 from operad.flows.formats.table import FORMATS, find_format
 from operad.flows.formats.yaml_text import read_yaml
+from operad.integrations.coze.format import load as load_coze
+from operad.integrations.dify.format import load as load_dify
 from operad.operators.media.documents import read_document, text_of
 from operad.operators.nodes.flow import read_value
 from operad.operators.sandbox.code import CodeError, CodeLimits, run_code

@@ -19,10 +19,10 @@ from operad import Workflow
 from operad.cli import main as cli
 from operad.flows.assemble import assemble
 from operad.flows.check import check
-from operad.flows.formats import dify
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.secrets import secret_uses
+from operad.integrations.dify import format as dify
 from operad.operators.mcp import McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.secrets import MAX_BYTES, Keyring, SecretsFile
@@ -435,6 +435,8 @@ def test_an_error_of_a_keyring_does_not_show_the_secret():
     keyring = pytest.importorskip("keyring")
     from keyring.backend import KeyringBackend
 
+    before = keyring.get_keyring()  # it would choose the class below, if that existed
+
     class Locked(KeyringBackend):
         priority: Any = 1
 
@@ -444,7 +446,6 @@ def test_an_error_of_a_keyring_does_not_show_the_secret():
         def set_password(self, service, username, password):
             raise PermissionError(f"cannot store {password!r}")
 
-    before = keyring.get_keyring()
     keyring.set_keyring(Locked())
     try:
         with pytest.raises(InputError, match="refuses \\(PermissionError\\); unlock it") as raised:

@@ -155,3 +155,10 @@ def test_a_part_says_everything(missing):
 def test_the_instruction_tells_of_each_expert():
     told = split_instruction([Profile(name="Writer", description="writes"), Profile(name="Mute")])
     assert told.endswith("- Writer: writes\n- Mute: no description")
+
+
+def test_it_is_a_networkx_graph_of_its_parts():
+    jobs = graph(part("a"), part("b", "a"))
+    drawn = jobs.get_graph()
+    assert list(drawn.edges) == [("a", "b")]
+    assert [drawn.nodes[key]["job"] for key in drawn] == list(jobs.sub_jobs)

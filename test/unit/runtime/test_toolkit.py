@@ -394,3 +394,22 @@ async def test_different_tools_of_one_name_are_an_error_and_the_same_tool_twice_
         assert await connections.tools([X, again]) == (X,)
         with pytest.raises(ToolError, match="two tools are named 'x', and a model could not tell them apart"):
             await connections.tools([X, Tool(name="x", function=print)])
+
+
+def test_it_is_a_networkx_graph_with_items_and_scores():
+    search, look = tool("search"), action("look")
+    toolkit = Toolkit()
+    toolkit.add_action(look)
+    toolkit.add_tool(search, [(look, 0.5)])
+    graph = toolkit.get_graph()
+    assert {key: data["data"] for key, data in graph.nodes(data=True)} == {"look": look, "search": search}
+    assert list(graph.edges(data="score")) == [("look", "search", 0.5)]
+    graph.remove_node("search")
+    assert toolkit.has_vertex("search")
+
+
+def test_the_graph_of_a_workflow_is_a_networkx_graph():
+    flow = Workflow(Operator("Ask.", id="ask") >> Operator("Answer.", id="answer"))
+    graph = flow.graph().get_graph()
+    assert list(graph.edges(data="ports")) == [("ask", "answer", None)]
+    assert graph.nodes["ask"]["operator"].get_id() == "ask"

@@ -8,10 +8,10 @@ from amounts import amount
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from operad.flows.formats.comfyui import Definitions, executable, restored
-from operad.flows.formats.dify.write import EXTRA
 from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.comfyui.formats import Definitions, executable, restored
+from operad.integrations.dify.write import EXTRA
 from operad.runtime.values.errors import InvalidError
 
 KEEPING = ("operad", "dify", "coze", "chat2workflow")

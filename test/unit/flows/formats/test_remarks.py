@@ -9,16 +9,18 @@ from amounts import amount, sample
 
 from operad.flows.assemble import assemble
 from operad.flows.check import check
-from operad.flows.formats import chat2workflow, coze, dify
-from operad.flows.formats.coze.archive import packed
-from operad.flows.formats.coze.write import Writer
-from operad.flows.formats.dify.fields import NODES
-from operad.flows.formats.dify.remarks import remarks_on_values
+from operad.flows.formats import chat2workflow
 from operad.flows.formats.fields import LossyError, Use, summary
 from operad.flows.formats.remarks import remarks_of
 from operad.flows.formats.table import FORMATS
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.coze import format as coze
+from operad.integrations.coze.archive import packed
+from operad.integrations.coze.write import Writer
+from operad.integrations.dify import format as dify
+from operad.integrations.dify.fields import NODES
+from operad.integrations.dify.remarks import remarks_on_values
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import Job
 from operad.runtime.testing import ScriptedReasoner

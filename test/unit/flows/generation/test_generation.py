@@ -9,12 +9,12 @@ import pytest
 
 from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
-from operad.flows.formats.dify import DIFY
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.designer import read_tagged
 from operad.flows.generation.mending import findings_in, nodes_in, repair_draft
 from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
 from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner, Step

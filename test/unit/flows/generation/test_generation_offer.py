@@ -10,13 +10,13 @@ import yaml
 from operad.configs.generation import NOTHING, Designer
 from operad.evaluators.dry_run import dry_run
 from operad.flows.assemble import assemble
-from operad.flows.formats.dify import DIFY
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation import prompts
 from operad.flows.generation.draft import unread
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, OfferedTool, offer_for, offer_of, read_offer
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import Job, Tool, events

@@ -1,0 +1,1 @@
+"""Other platforms, a package each, found through entry points (`operad.operators.integration`)."""

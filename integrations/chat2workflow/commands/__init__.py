@@ -1,0 +1,1 @@
+"""Commands `operad evaluate pass` and `operad evaluate resolve`."""

@@ -1,0 +1,24 @@
+"""ComfyFlow: scores of ComfyUI workflows that models wrote, and the reward to train them with.
+
+Source: "ComfyFlow: Benchmarking LLMs for AIGC Workflow Generation".
+"""
+
+from operad.integrations.comfyui.comfyflow.answer import Answer, read_answer
+from operad.integrations.comfyui.comfyflow.evaluator import ComfyFlowEvaluator
+from operad.integrations.comfyui.comfyflow.rates import Rates, by_difficulty, rates
+from operad.integrations.comfyui.comfyflow.reward import Reward, reward
+from operad.integrations.comfyui.comfyflow.score import ComfyScore, difficulty, score
+
+__all__ = [
+    "Answer",
+    "ComfyFlowEvaluator",
+    "ComfyScore",
+    "Rates",
+    "Reward",
+    "by_difficulty",
+    "difficulty",
+    "rates",
+    "read_answer",
+    "reward",
+    "score",
+]

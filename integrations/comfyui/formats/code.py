@@ -1,0 +1,159 @@
+"""Code of a ComfyUI workflow: lines of Python for people and models to read and write, which are never run.
+
+    MODEL_1, CLIP_1, VAE_1 = CheckpointLoaderSimple(ckpt_name='sd15.safetensors')  # 4 Load Checkpoint
+    CONDITIONING_1 = CLIPTextEncode(text='a lake', clip=CLIP_1)  # 6 CLIPTextEncode
+
+Each line is one call and comes after the lines whose variables it uses. The name of a variable is the type of the
+output and a number; values are literals. Names that are not identifiers are written as texts: ``**{'a.b': 1}`` for an
+input, ``Video_Slice('Video Slice', …)`` for a class. ``IMAGE_1[7]`` is an output that the class does not have. The
+comment holds the id and the title of the node.
+"""
+
+from __future__ import annotations
+
+import json
+import keyword
+import re
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+
+from operad.flows.formats.order import in_order
+from operad.flows.formats.shapes import fields_of
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.comfyui.formats.definitions import Definitions, NodeDefinition, type_of
+from operad.integrations.comfyui.formats.widgets import values_of
+from operad.integrations.comfyui.formats.written import NAME, slots, title_of, ui_of
+
+MAX_OUTPUTS = 64
+"""Maximum number of variables that one line assigns; further outputs are written as ``IMAGE_1[70]``."""
+
+_MAX_NAME = 60
+"""Maximum length of a variable's name without its number."""
+
+_PLAIN_ID = re.compile(r"[\w:.\-]+", re.ASCII)
+
+
+def dump_code(graph: NodeGraph, definitions: Definitions) -> str:
+    """Return the code of a graph.
+
+    Args:
+        graph: The graph as the page saved it, or only the part that a server runs, as `executable` returns it.
+        definitions: The node classes, which name variables and values that the file does not name.
+    """
+    edges_into: dict[str, dict[str, Edge]] = {}
+    ports: dict[str, int] = {}
+    for edge in graph.edges:
+        if edge.input:
+            edges_into.setdefault(edge.target, {})[edge.input] = edge
+            ports[edge.source] = max(ports.get(edge.source, 1), edge.port + 1)
+    taken: Counter[str] = Counter()
+    lines: list[str] = []
+    by_id = graph.by_id
+    variables: dict[str, list[str]] = {}
+    order = in_order([spec.id for spec in graph.nodes], graph.edges)
+    for node_id in order:
+        output_types = _output_types(by_id[node_id], definitions.get(by_id[node_id].type), ports.get(node_id, 0))
+        variables[node_id] = [_new_variable(output_type, taken) for output_type in output_types]
+    for node_id in order:
+        spec = by_id[node_id]
+        inputs = {name: repr(value) for name, value in values_of(spec, definitions.get(spec.type)).items()}
+        inputs |= {name: _reference(edge, variables) for name, edge in edges_into.get(node_id, {}).items()}
+        targets = f"{', '.join(variables[node_id])} = " if variables[node_id] else ""
+        lines.append(f"{targets}{_call(spec.type, inputs)}  # {_comment(spec)}\n")
+    return "".join(lines)
+
+
+def callee_of(type_name: str) -> str:
+    """Return the function name for a class: its own name, or a similar one if that is not an identifier."""
+    return type_name if _is_plain(type_name) else _identifier(type_name, "Node")
+
+
+def _output_types(spec: NodeSpec, definition: NodeDefinition | None, ports: int) -> Sequence[str]:
+    if definition is not None:
+        types = list(definition.outputs)
+    else:
+        types = [type_of(each.get("type")) for each in slots(spec, "outputs")]
+        types += ["*"] * (min(ports, MAX_OUTPUTS) - len(types))
+    return types[:MAX_OUTPUTS] or ["*"] * min(ports, 1)
+
+
+def _new_variable(output_type: str, taken: Counter[str]) -> str:
+    base = _identifier(output_type, "VALUE")
+    taken[base] += 1
+    return f"{base}_{taken[base]}"
+
+
+def _reference(edge: Edge, variables: Mapping[str, Sequence[str]]) -> str:
+    names = variables.get(edge.source)
+    if not names:
+        undefined = fields_of(edge.extra.get(NAME)).get("undefined")
+        return undefined if isinstance(undefined, str) else f"UNDEFINED_{_identifier(edge.source, '0')}"
+    return names[edge.port] if 0 <= edge.port < len(names) else f"{names[0]}[{edge.port}]"
+
+
+def _call(type_name: str, inputs: Mapping[str, str]) -> str:
+    callee = callee_of(type_name)
+    parts = [] if callee == type_name else [repr(type_name)]
+    parts += [f"{name}={value}" for name, value in inputs.items() if _is_plain(name)]
+    other = [f"{name!r}: {value}" for name, value in inputs.items() if not _is_plain(name)]
+    parts += [f"**{{{', '.join(other)}}}"] if other else []
+    return f"{callee}({', '.join(parts)})"
+
+
+def _comment(spec: NodeSpec) -> str:
+    """Return the comment of a line: the id and, if the node has one, the title."""
+    plain_id = _PLAIN_ID.fullmatch(spec.id) and spec.id != spec.type
+    shown_id = spec.id if plain_id else json.dumps(spec.id)
+    extra = fields_of(spec.extra.get(NAME))
+    title = title_of(spec)
+    if ui_of(spec) is None and "title" not in extra and extra.get("api") != {"_meta": {"title": title}}:
+        return shown_id
+    plain_title = title.isprintable() and title == title.strip() and title and not title.startswith('"')
+    return f"{shown_id} {title if plain_title else json.dumps(title)}"
+
+
+def _is_plain(name: str) -> bool:
+    return name.isascii() and name.isidentifier() and not keyword.iskeyword(name)
+
+
+def _identifier(text: str, default: str) -> str:
+    """Return a text as an identifier, or the default if nothing of it can be kept."""
+    name = re.sub(r"\W+", "_", text, flags=re.ASCII).strip("_")
+    name = f"_{name}" if name[:1].isdigit() else name
+    return name[:_MAX_NAME] if name and not keyword.iskeyword(name) else default
+
+
+def restored(graph: NodeGraph, sidecar: NodeGraph) -> NodeGraph:
+    """Return a graph read from code, with the data that code cannot hold taken from the graph of which it is the code.
+
+    Args:
+        graph: The graph that was read from code; its classes, links and values count.
+        sidecar: The graph whose code was changed. Nodes and links in both keep their other data and their order.
+    """
+    before = sidecar.by_id
+    positions = {spec.id: number for number, spec in reversed(list(enumerate(sidecar.nodes)))}
+    nodes = [
+        replace(spec, extra=before[spec.id].extra) if spec.id in before and before[spec.id].type == spec.type else spec
+        for spec in graph.nodes
+    ]
+    nodes.sort(key=lambda spec: positions.get(spec.id, len(positions)))
+    unmatched = {_edge_key(edge): edge for edge in graph.edges}
+    current = graph.by_id
+    edges: list[Edge] = []
+    for edge in sidecar.edges:
+        found = unmatched.pop(_edge_key(edge), None)
+        if found is not None:
+            edges.append(found if ui_of(edge) is None else replace(found, extra={**found.extra, **edge.extra}))
+        elif not (edge.input and edge.source in before and edge.target in before) and _remains(edge, before, current):
+            edges.append(edge)
+    return replace(sidecar, nodes=nodes, edges=[*edges, *unmatched.values()], name=graph.name)
+
+
+def _edge_key(edge: Edge) -> tuple[str, int, str, str]:
+    return edge.source, edge.port, edge.target, edge.input
+
+
+def _remains(edge: Edge, before: Iterable[str], current: Iterable[str]) -> bool:
+    """Return True if an edge that code cannot hold remains: the nodes that it had at its ends still exist."""
+    return all(end in current for end in (edge.source, edge.target) if end in before)

@@ -1,0 +1,379 @@
+"""Stages of a design for ComfyUI, each an operator: choose classes, draft code, mend it.
+
+`SelectClasses` → `DraftCode` → `MendCode`. The job's goal is the instruction. Its inputs may contain ``comfyui_code``,
+the code of the existing workflow, and ``rounds``, the earlier instructions. Each stage passes its code on in its
+outputs. `use` sets the server's classes, which are too many to be part of a job.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from pydantic import JsonValue
+
+from operad.flows.generation import prompts as shared
+from operad.flows.generation.mending import findings_in
+from operad.flows.generation.prompts import Part
+from operad.flows.generation.stage import MAX_TRIES, ROUNDS
+from operad.flows.node_graph import NodeGraph
+from operad.integrations.comfyui.formats import Definitions
+from operad.integrations.comfyui.generation import prompts
+from operad.integrations.comfyui.generation.classes import by_category, in_full, in_short, offered
+from operad.integrations.comfyui.generation.drafts import Draft, read_answer, read_lines
+from operad.integrations.comfyui.generation.findings import findings, known, lines_in, missing_files
+from operad.integrations.comfyui.generation.rules import mend
+from operad.operators.operator import Operator
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
+from operad.runtime.values.fault import lesson_of
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.schema import TEXT_FORM, AnswerSchema, object_schema
+
+CODE, CLASSES = "comfyui_code", "classes"
+"""Names of the input and output with the code of a workflow, and of the output with the chosen classes."""
+
+_NONE = "no class was chosen"
+
+MOST_TOLD = 10
+"""Maximum number of unknown names in a lesson."""
+
+CHOICE_FORM = AnswerSchema.unchecked(
+    object_schema(
+        {
+            "reasoning": {"type": "string", "description": "The steps of the workflow, and the class of each step."},
+            "classes": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 200},
+        }
+    )
+)
+"""Form of an answer that chooses classes; an enumeration of all names would be longer than the prompt."""
+
+LINES_FORM = AnswerSchema.unchecked(
+    object_schema(
+        {
+            "reasoning": {"type": "string", "description": "What each finding comes from, and what mends it."},
+            "lines": {
+                "type": "array",
+                "items": object_schema({"line": {"type": "integer"}, "code": {"type": "string"}}),
+            },
+        }
+    )
+)
+"""Form of an answer that mends code: the lines that change."""
+
+
+class KnowsClasses:
+    """Operator that needs the classes of a ComfyUI server; `use` sets them before its first job."""
+
+    _definitions = Definitions()
+
+    def use(self, definitions: Definitions) -> None:
+        """Set the classes of the server."""
+        self._definitions = definitions
+
+    @property
+    def definitions(self) -> Definitions:
+        """Classes of the server.
+
+        Raises:
+            InputError: No classes were set.
+        """
+        if not self._definitions:
+            raise InputError("no classes of a ComfyUI server are known: call use(definitions), as ComfyDesigner does")
+        return self._definitions
+
+    def request_of(self, job: Job) -> DesignRequest:
+        """Return the request of a job."""
+        earlier = job.inputs.get(ROUNDS)
+        rounds = [
+            *(str(instruction) for instruction in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())),
+            job.goal,
+        ]
+        base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
+        return DesignRequest(base, rounds, known(base.graph, base))
+
+    def drafted(self, outputs: Mapping[str, Any], base: NodeGraph) -> Draft | None:
+        """Return the code in a message's outputs; None if there is none."""
+        code = outputs.get(CODE)
+        return read_lines(code, self.definitions, base) if isinstance(code, str) and code else None
+
+
+class DesignRequest(NamedTuple):
+    """Request of a job.
+
+    Attributes:
+        base: The existing workflow; without nodes if there is none.
+        rounds: The instructions, the latest last.
+        known: Issues of the existing workflow, which need no correction.
+    """
+
+    base: Draft
+    rounds: Sequence[str]
+    known: frozenset[Issue]
+
+    @property
+    def classes(self) -> list[str]:
+        """Classes of the existing workflow."""
+        return list(dict.fromkeys(spec.type for spec in self.base.graph.nodes))
+
+    @property
+    def shown(self) -> list[Part]:
+        """Prompt parts with the existing code and the earlier instructions."""
+        code = "".join(f"{line}\n" for line in self.base.lines)
+        before = "\n".join(f"- {instruction}" for instruction in self.rounds[:-1])
+        return [
+            Part("The existing workflow", shared.fence(code) if code else "", keep=True),
+            Part("Earlier requests", before),
+        ]
+
+
+class _Stage(Operator, KnowsClasses):
+    """Base class of the stages."""
+
+    def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
+        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
+
+
+class SelectClasses(_Stage):
+    """Chooses the classes that a workflow needs among all classes of the server.
+
+    Outputs:
+        classes: Names of the classes; absent if none was chosen.
+        unknown: Chosen names that no class has, if any remain after the model was asked again.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why no class was chosen.
+    """
+
+    asks_model = True
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Ask the model for the classes; if the answer has unknown names, ask again with a lesson."""
+        request = self.request_of(call.job)
+        names = await asyncio.to_thread(offered, "\n".join(request.rounds), self.definitions, request.classes)
+        rules = prompts.SELECT_RULES + (f"\n{prompts.SELECT_EDIT_RULES}" if request.base.lines else "")
+        parts = shared.fit(
+            [
+                Part("Rules", rules, keep=True),
+                Part("All classes, by category", shared.fence(by_category(names, self.definitions))),
+                Part("Some classes, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
+                Part("Classes of the existing workflow", ", ".join(request.classes)),
+                *request.shown[1:],
+            ],
+            prompts.SELECT_TOKENS,
+        )
+        sizes, lesson, names_chosen = shared.sizes(parts), "", list[str]()
+        for _ in range(MAX_TRIES):
+            try:
+                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_FORM, call.lesson, lesson))
+                names_chosen = cast("list[str]", CHOICE_FORM.validate(answer)["classes"])
+            except AnswerError as error:
+                return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
+            lesson = self._unknown_lesson(names_chosen)
+            if not lesson:
+                break
+        chosen = [name for name in dict.fromkeys(names_chosen) if name in self.definitions.classes]
+        if not chosen:
+            return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, prompt=sizes)
+        unknown = [name for name in dict.fromkeys(names_chosen) if name not in chosen]
+        extra = {"unknown": unknown} if unknown else {}
+        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **extra)
+
+    def _unknown_lesson(self, names: Iterable[str]) -> str:
+        """Return a lesson on the names that no class has; empty if there are none."""
+        known = self.definitions.classes
+        unknown = [f"{name!r}{did_you_mean(name, known)}" for name in dict.fromkeys(names) if name not in known]
+        return f"The server has no class {', '.join(unknown[:MOST_TOLD])}. Choose again." if unknown else ""
+
+
+class DraftCode(_Stage):
+    """Writes the code of a workflow with the chosen classes.
+
+    Outputs:
+        comfyui_code: The code; absent if there is none.
+        classes: The chosen classes.
+        repairs: Repairs of misspelt variables.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no code.
+    """
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Ask the model for the whole code; if the answer contains no code, ask again."""
+        chosen = _chosen(call.messages)
+        if not chosen:
+            failure = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
+            return self._message(call.job, failure, failure=failure)
+        request = self.request_of(call.job)
+        names = dict.fromkeys([*request.classes, *chosen])
+        rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if request.base.lines else "")
+        parts = shared.fit(
+            [
+                Part("Rules", rules, keep=True),
+                request.shown[0],
+                Part("Classes", shared.fence(in_full(names, self.definitions))),
+                request.shown[1],
+                Part("An example of the form", "" if request.base.lines else shared.fence(prompts.EXAMPLE)),
+            ],
+            prompts.DRAFT_TOKENS,
+        )
+        sizes, failure = shared.sizes(parts), ""
+        for _ in range(MAX_TRIES):
+            try:
+                answer = await ask(call.reasoner, _task(call.job, parts, TEXT_FORM, call.lesson, failure))
+                draft = read_answer(answer, self.definitions, request.base.graph)
+            except AnswerError as error:
+                failure = describe(error)
+                continue
+            return self._message(
+                call.job,
+                draft.code,
+                **{CODE: draft.code},
+                classes=chosen,
+                repairs=[*map(str, draft.repairs)],
+                prompt=sizes,
+            )
+        return self._message(call.job, failure, failure=failure, classes=chosen, prompt=sizes)
+
+
+class MendCode(_Stage):
+    """Mends code by rules and, if a lesson has findings, by lines that a model rewrites.
+
+    Changes that do not improve the workflow are dropped.
+
+    Outputs:
+        comfyui_code: The code; absent if there is none.
+        classes: The chosen classes.
+        repairs: Repairs by rules.
+        files: Messages about files that the code names and the server does not have.
+        lines: Lines that the model changed.
+        asked: Findings that the model was asked to mend.
+        refused: Reason why the model's lines were not used.
+        prompt: Estimated tokens of each part of the prompt.
+        failure: Reason why there is no code.
+    """
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Repair a new draft by rules; in later rounds, ask a model to mend the findings of the lesson."""
+        messages = call.messages
+        request = self.request_of(call.job)
+        draft_message = messages[-1] if messages else None
+        drafted = self.drafted(draft_message.outputs, request.base.graph) if draft_message else None
+        if draft_message is None or drafted is None:
+            failure = (
+                str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
+            )
+            return self._message(call.job, failure, failure=failure)
+        own_message = call.rejection.answer if call.rejection else None
+        is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
+        before = self.drafted(own_message.outputs, request.base.graph) if own_message and is_same_draft else None
+        extra: dict[str, JsonValue] = {}
+        if own_message is None or before is None or not call.lesson:
+            draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
+            repairs = [*cast("list[str]", draft_message.outputs.get("repairs", [])), *repairs]
+        else:  # `call.lesson` also contains the findings of earlier rounds
+            told = lesson_of(call.rejection.faults) if call.rejection else ""
+            newest = told if findings_in(told) else call.lesson
+            draft, repairs, extra = await self._ask_lines(
+                call.reasoner, call.job, before, request, newest, _chosen(messages)
+            )
+        return self._message(
+            call.job,
+            draft.code,
+            **{CODE: draft.code},
+            drafted=draft_message.outputs[CODE],
+            classes=_chosen(messages),
+            repairs=repairs,
+            files=missing_files(draft),
+            **extra,
+        )
+
+    async def _ask_lines(
+        self, reasoner: Reasoner, job: Job, before: Draft, request: DesignRequest, lesson: str, chosen: Sequence[str]
+    ) -> tuple[Draft, list[str], dict[str, JsonValue]]:
+        """Return the code with a model's changes, unchanged if these improve nothing, the repairs, and more outputs."""
+        findings_before = await asyncio.to_thread(findings, before, request.known)
+        shown_findings = findings_in(lesson)[: shared.MOST_FINDINGS]
+        line_numbers = lines_in(shown_findings)
+        classes_by_line = {
+            number: spec.type for spec in before.graph.nodes if (number := before.numbers[spec.id]) in line_numbers
+        }
+        parts = shared.fit(
+            [
+                Part("Rules", prompts.FIX_RULES, keep=True),
+                Part("Findings", "\n".join(f"- {finding}" for finding in shown_findings)),
+                Part("The lines concerned", prompts.numbered(before.lines, line_numbers)),
+                Part("Their classes", shared.fence(in_full(dict.fromkeys(classes_by_line.values()), self.definitions))),
+                Part("All lines", prompts.numbered(before.lines)),
+                Part("Other classes", shared.fence(in_short(chosen, self.definitions))),
+            ],
+            prompts.FIX_TOKENS,
+        )
+        extra: dict[str, JsonValue] = {"asked": list[JsonValue](shown_findings), "prompt": dict(shared.sizes(parts))}
+        lesson_text = ""
+        for _ in range(MAX_TRIES):
+            try:
+                answer = await ask(reasoner, _task(job, parts, LINES_FORM, None, lesson_text))
+                lines = cast("list[dict[str, Any]]", LINES_FORM.validate(answer)["lines"])
+                text = _with_changed_lines(before.lines, lines)
+                drafted = read_lines(text, self.definitions, request.base.graph)
+                draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
+            except AnswerError as error:
+                lesson_text = describe(error)
+                extra["refused"] = lesson_text
+                continue
+            findings_after = await asyncio.to_thread(findings, draft, request.known)
+            if draft.graph.nodes and len(findings_after) < len(findings_before):
+                extra.pop("refused", None)
+                return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
+            remaining = "\n".join(f"- {finding}" for finding in findings_after[: shared.MOST_FINDINGS])
+            lesson_text = (
+                f"Nothing was changed, because your lines do not improve the workflow. Findings with them:\n{remaining}"
+            )
+            extra["refused"] = "the lines make it no better"
+        return before, [], extra
+
+
+def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:
+    """Return the code after the rules, and their repairs."""
+    graph, repairs = mend(draft.graph, draft.definitions, request.base.graph)
+    settled = Draft(graph, draft.unread, draft.definitions)
+    return settled, [str(repair) for repair in (*draft.repairs, *repairs)]
+
+
+def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any]]) -> str:
+    """Return the code with lines changed; several changes of the same line follow each other.
+
+    Raises:
+        AnswerError: A line does not exist, or no line was changed.
+    """
+    lines_by_number: dict[int, list[str]] = {number: [line] for number, line in enumerate(lines, 1)}
+    next_number = len(lines) + 1
+    lines_by_number[next_number] = []
+    missing = [change["line"] for change in changes if change["line"] not in lines_by_number]
+    if missing or not changes:
+        what = f"there is no line {missing[0]}" if missing else "no line was changed"
+        raise AnswerError(f"{what}; lines are 1 to {next_number - 1}, and {next_number} adds some")
+    for number in {change["line"] for change in changes}:
+        lines_by_number[number] = [str(change["code"]).strip() for change in changes if change["line"] == number]
+    return "\n".join(line for number in sorted(lines_by_number) for line in lines_by_number[number] if line)
+
+
+def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
+    """Return the classes that were chosen last; empty if there are none."""
+    for message in reversed(messages or ()):
+        value = message.outputs.get(CLASSES)
+        if isinstance(value, list):
+            return [str(each) for each in cast("list[Any]", value)]
+    return []
+
+
+def _task(job: Job, parts: Sequence[Part], schema: AnswerSchema, *lessons: str | None) -> Task:
+    """Return the task of a stage: the rules as instruction, the user's words as goal, the other parts as context."""
+    return Task(
+        job=Job(goal=job.goal, context=shared.shown(parts[1:]), id=job.id, session_id=job.session_id),
+        instruction=parts[0].text,
+        output_schema=schema,
+        lesson="\n".join(filter(None, lessons)),
+    )

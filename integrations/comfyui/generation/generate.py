@@ -1,0 +1,103 @@
+"""Generation of ComfyUI workflows from instructions, with the node classes of a server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from operad.configs.capabilities import Trust
+from operad.configs.generation import DESIGNER, NOTHING, Designer
+from operad.flows.generation.stage import ROUNDS
+from operad.flows.node_graph import NodeGraph
+from operad.integrations.comfyui.definitions import definitions_from
+from operad.integrations.comfyui.formats import Definitions
+from operad.integrations.comfyui.generation.continued import code_of, continued
+from operad.integrations.comfyui.generation.designer import CODE, KnowsClasses
+from operad.integrations.comfyui.generation.drafts import MAX_LINES
+from operad.integrations.comfyui.generation.prompts import CODE_TOKENS, fits
+from operad.runtime.models.model import Model
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.message import Job, WorkflowMessage
+
+COMFYUI_DESIGNER = Path(__file__).parent / "designer.yaml"
+"""Configuration of the designer."""
+
+
+class ComfyDesigner(Designer):
+    """Generator of ComfyUI workflows, which also changes them by instructions; its methods are those of `Designer`.
+
+        definitions = read_definitions(Path("object_info.json").read_text())
+        design = ComfyDesigner(definitions).design("A picture of a lighthouse at dusk, 1024 pixels wide and high.")
+        Path("lighthouse.json").write_bytes(dump_api(design.graph))
+
+    Args:
+        definitions: Node classes of the ComfyUI server.
+        model: The model; None for that of the configuration or the environment.
+        config: The configuration of the expert: a YAML file, or the name of one that comes with operad.
+        model_name: The model's name at its endpoint, instead of the configuration's.
+        base_url: An endpoint, instead of the configuration's.
+        trust: True if the configuration may do what it can; see `load`.
+
+    Raises:
+        InputError: The definitions are empty, or the configuration does not exist.
+        InvalidError: The configuration is not valid; every issue is listed.
+    """
+
+    def __init__(
+        self,
+        definitions: Definitions,
+        model: Model | None = None,
+        *,
+        config: str | Path = COMFYUI_DESIGNER,
+        model_name: str | None = None,
+        base_url: str | None = None,
+        trust: Trust = False,
+    ) -> None:
+        if not definitions:
+            raise InputError("the definitions hold no class: give what a ComfyUI server answers at /object_info")
+        super().__init__(model, config=config, model_name=model_name, base_url=base_url, trust=trust)
+        self._definitions = definitions
+        graph = self.expert.workflow.graph()
+        for operator in (*graph.operators.values(), *graph.evaluators):
+            if isinstance(operator, KnowsClasses):
+                operator.use(definitions)
+
+    def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
+        """Return an instruction as a job of the expert.
+
+        Args:
+            instruction: The request.
+            base: The existing workflow, in any of ComfyUI's forms.
+
+        Raises:
+            InputError: The instruction is empty, or the workflow is too long to be shown to a model.
+        """
+        job = super().job(instruction)
+        if not base.nodes:
+            return job
+        code = code_of(base, self._definitions)
+        if not fits(code) or len(base.nodes) > MAX_LINES:
+            raise InputError(
+                f"{base.name}: its code has {len(code):,} characters and {len(base.nodes):,} nodes; a model is shown "
+                f"{4 * CODE_TOKENS:,} and {MAX_LINES} at most: change a part of it"
+            )
+        return job.model_copy(update={"inputs": {CODE: code, ROUNDS: list(base.instructions)}})
+
+    def graph_of(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
+        """Return the workflow in a message of the expert; None if it holds none."""
+        code = message.outputs.get(CODE)
+        return continued(code, str(job.inputs.get(CODE) or ""), base) if isinstance(code, str) else None
+
+
+def designer(server: str | None, *, config: str = DESIGNER, **options: Any) -> ComfyDesigner:
+    """Return the designer of a format, for `Format.designer`.
+
+    Raises:
+        InputError: There is no server.
+    """
+    if server is None:
+        raise InputError(
+            "workflows of ComfyUI need the node classes of a server; give --object-info: its address, or a file with what "
+            "it answers at /object_info"
+        )
+    return ComfyDesigner(definitions_from(server), config=COMFYUI_DESIGNER if config == DESIGNER else config, **options)

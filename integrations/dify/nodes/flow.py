@@ -1,0 +1,164 @@
+"""Mappings of flow nodes: start, end, answer, if-else."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
+from operad.integrations.dify.names import OUTSIDE, outside_type
+from operad.integrations.dify.nodes.conditions import read_condition, write_condition
+from operad.integrations.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
+
+INPUTS: Mapping[str, str] = {
+    "string": "paragraph",
+    "number": "number",
+    "boolean": "checkbox",
+    "object": "json_object",
+    "file": "file",
+    "array[file]": "file-list",
+}
+"""Dify's types of inputs by Operad's types of variables."""
+
+_INPUT_TYPES = {
+    **{dify_type: operad_type for operad_type, dify_type in INPUTS.items()},
+    "text-input": "string",
+    "select": "string",
+    "external_data_tool": "string",
+    "url": "string",
+    "files": "array[file]",
+}
+
+_OUTSIDE_PREFIXES = tuple(f"{each}." for each in OUTSIDE)
+
+
+def _write_start(params: Fields, node_context: NodeContext) -> Fields:
+    defaults = fields_of(params.get("defaults"))
+    return {
+        "variables": [
+            _input(name, kind)
+            | (
+                {"required": False} | ({} if defaults[name] is None else {"default": defaults[name]})
+                if name in defaults
+                else {}
+            )
+            for name, kind in pairs_of(params.get("variables"))
+            if _is_own_input(name)
+        ]
+    }
+
+
+def _is_own_input(name: Any) -> bool:
+    return isinstance(name, str) and not name.startswith(_OUTSIDE_PREFIXES)
+
+
+def _input(name: str, kind: Any) -> Fields:
+    data: Fields = {
+        "label": name,
+        "max_length": None,
+        "options": [],
+        "required": True,
+        "type": INPUTS.get(str(kind), "paragraph"),
+        "variable": name,
+    }
+    if data["type"].startswith("file"):
+        data["allowed_file_extensions"] = []
+        data["allowed_file_types"] = ["image", "document", "audio", "video"]
+        data["allowed_file_upload_methods"] = ["local_file", "remote_url"]
+        data["max_length"] = 10 if data["type"] == "file-list" else None
+    return data
+
+
+def _read_start(data: Fields, node_context: NodeContext) -> Fields:
+    variables = [
+        [variable.get("variable"), _INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
+        for variable in each_of(data.get("variables"))
+    ]
+    file_types = dict.fromkeys(("file", "array[file]"))
+    defaults = {
+        variable["variable"]: None if kind in file_types else _default(variable, str(kind))
+        for variable, (_, kind) in zip(each_of(data.get("variables")), variables, strict=True)
+        if isinstance(variable.get("variable"), str) and (variable.get("required") is False or _has_default(variable))
+    }
+    params: Fields = {"variables": [*variables, *([name, outside_type(name)] for name in node_context.names.outside)]}
+    return {**params, "defaults": defaults} if defaults else params
+
+
+def _has_default(variable: Fields) -> bool:
+    return variable.get("default") not in (None, "")
+
+
+def _default(variable: Fields, kind: str) -> Any:
+    """Return the value of an input that the user does not give: its default, or an empty text for a text, or None."""
+    if _has_default(variable):
+        return variable["default"]
+    return "" if kind == "string" else None
+
+
+def _write_end(params: Fields, node_context: NodeContext) -> Fields:
+    return {
+        "outputs": [
+            {
+                "value_selector": node_context.names.write(value),
+                "value_type": node_context.kind(value),
+                "variable": name,
+            }
+            for name, value in pairs_of(params.get("outputs"))
+        ]
+    }
+
+
+def _read_end(data: Fields, node_context: NodeContext) -> Fields:
+    return {
+        "outputs": [
+            [each.get("variable"), node_context.names.read(each.get("value_selector"))]
+            for each in each_of(data.get("outputs"))
+        ]
+    }
+
+
+def _write_answer(params: Fields, node_context: NodeContext) -> Fields:
+    return {"answer": node_context.names.write_text(params.get("answer", "")), "variables": []}
+
+
+def _read_answer(data: Fields, node_context: NodeContext) -> Fields:
+    return convert_fields(data, answer=node_context.names.read_text)
+
+
+def _write_if(params: Fields, node_context: NodeContext) -> Fields:
+    cases: list[Fields] = []
+    for number, (logic, conditions) in enumerate(pairs_of(params.get("cases"))):
+        case_id = node_context.uuid(number)
+        cases.append(
+            {
+                "case_id": case_id,
+                "conditions": [
+                    write_condition(condition, node_context, number, place)
+                    for place, condition in enumerate(map(list_of, list_of(conditions)))
+                ],
+                "id": case_id,
+                "logical_operator": logic or "and",
+            }
+        )
+    return {"cases": cases}
+
+
+def _read_if(data: Fields, node_context: NodeContext) -> Fields:
+    cases = each_of(data.get("cases")) if "cases" in data else [data]
+    return {
+        "cases": [
+            [
+                case.get("logical_operator", "and"),
+                [read_condition(each, node_context) for each in each_of(case.get("conditions"))],
+            ]
+            for case in cases
+        ]
+    }
+
+
+FLOW: Mapping[str, NodeMapping] = {
+    "start": NodeMapping("Start", _write_start, _read_start),
+    "end": NodeMapping("End", _write_end, _read_end),
+    "answer": NodeMapping("Answer", _write_answer, _read_answer),
+    "if-else": NodeMapping("IF/ELSE", _write_if, _read_if),
+}

@@ -1,5 +1,0 @@
-"""Runs of workflows on a ComfyUI server."""
-
-from operad.operators.comfyui.server import ComfyUIError, ComfyUIServer
-
-__all__ = ["ComfyUIError", "ComfyUIServer"]
