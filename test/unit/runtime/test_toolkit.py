@@ -411,5 +411,5 @@ def test_it_is_a_networkx_graph_with_items_and_scores():
 def test_the_graph_of_a_workflow_is_a_networkx_graph():
     flow = Workflow(Operator("Ask.", id="ask") >> Operator("Answer.", id="answer"))
     graph = flow.graph().get_graph()
-    assert list(graph.edges(data="ports")) == [("ask", "answer", None)]
+    assert list(graph.edges(data="ports")) == [("ask", "answer", frozenset())]
     assert graph.nodes["ask"]["operator"].get_id() == "ask"
