@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from operad.runtime.graph.edges import Port, Take
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
+    from operad.runtime.graph.run_input import RunOptions, StreamOptions
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -60,6 +61,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.decorator import operator
+    from operad.runtime.workflow.evaluate import EvaluationOptions
     from operad.runtime.workflow.function import FunctionOperator
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.records import transcript
@@ -83,6 +85,7 @@ __all__ = [
     "DualModelReasoner",
     "DurableWorkflow",
     "EmbeddingModel",
+    "EvaluationOptions",
     "Example",
     "Executable",
     "Expert",
@@ -130,9 +133,11 @@ __all__ = [
     "Retry",
     "RunContext",
     "RunHandle",
+    "RunOptions",
     "RunningLoopError",
     "SkippedError",
     "StepRecord",
+    "StreamOptions",
     "SubJob",
     "Take",
     "Task",
@@ -175,6 +180,8 @@ _HOMES = {
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
+        "workflow.evaluate": "EvaluationOptions",
+        "graph.run_input": "RunOptions StreamOptions",
         "workflow.run_handle": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",

@@ -25,6 +25,10 @@ ReasonerLike = Reasoner | Model | str | None
 class StreamOptions(TypedDict, total=False):
     """Options of a run that is streamed by `Workflow.stream`.
 
+        options: StreamOptions = {"run_id": "moon"}
+        for event in flow.stream("Is this so? The moon has air.", **options):
+            print(event)
+
     Attributes:
         model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
         run_id: The run's id; a new one by default.
@@ -39,6 +43,9 @@ class StreamOptions(TypedDict, total=False):
 
 class RunOptions(StreamOptions, total=False):
     """Options of a run, for `Workflow.run`, `arun`, `start` and `stream_text`: those of `StreamOptions`, and a lesson.
+
+        options: RunOptions = {"lesson": "Name the sources."}
+        print(flow.run("Is this so? The moon has air.", **options).text)
 
     Attributes:
         lesson: Lesson from an earlier attempt.

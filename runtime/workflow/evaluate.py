@@ -99,7 +99,12 @@ class Subject:
 
 
 class EvaluationOptions(TypedDict, total=False):
-    """Options of an evaluation.
+    """Options of an evaluation, for `Workflow.evaluate` and `aevaluate`.
+
+        from operad.evaluation import Case
+
+        options: EvaluationOptions = {"repeat": 2, "max_concurrency": 4}
+        print(flow.evaluate([Case("moon", job="Is this so?", expected="no")], **options).pass_rate)
 
     Attributes:
         repeat: Number of runs of each case; 1 by default.
