@@ -13,7 +13,7 @@ from typing import Any
 
 from operad.runtime.events import Event, Listener, RunFailed, RunFinished, RunStarted
 from operad.runtime.observe.trace import Span, Trace, structural
-from operad.runtime.values.message_html import folded, shown, used
+from operad.runtime.values.message import folded, shown, used
 
 SECONDS_BETWEEN = 0.2
 """Minimum time between two updates of a display, in seconds."""

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.base_errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.yaml_faults import syntax_issue, with_excerpt
 

@@ -1,10 +1,38 @@
-"""Fault: one wrong part of a result, and the operator with which it began."""
+"""Verdict on a result: its status, and its faults with the operators in which they began."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from enum import Enum
+from functools import cached_property
 
+from operad.runtime.values.base_errors import did_you_mean
 from operad.runtime.values.value import Value
+
+
+class WorkflowStatus(str, Enum):
+    """Verdict on a run (Chat2Graph, Workflow module, section 2.3), in falling priority.
+
+        result = flow.run("Is this so? The moon has air.")
+        print(result.status is WorkflowStatus.SUCCESS)
+
+    If several apply, the first counts.
+    """
+
+    EXECUTION_ERROR = "EXECUTION_ERROR"
+    INPUT_DATA_ERROR = "INPUT_DATA_ERROR"
+    JOB_TOO_COMPLICATED_ERROR = "JOB_TOO_COMPLICATED_ERROR"
+    SUCCESS = "SUCCESS"
+
+    @cached_property
+    def priority(self) -> int:
+        """Rank of the status if several apply: 0 is the highest."""
+        return list(WorkflowStatus).index(self)
+
+    @classmethod
+    def _missing_(cls, value: object) -> WorkflowStatus:
+        names = [status.value for status in cls]
+        raise ValueError(f"{value!r} is not a workflow status{did_you_mean(str(value), names)}: use {', '.join(names)}")
 
 
 class Fault(Value):

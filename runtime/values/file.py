@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, JsonValue
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.near_names import near_name
 
 MAX_TEXT_BYTES = 16 * 2**20

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from pydantic import BaseModel, JsonValue
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.private_modules import public_name
 
 

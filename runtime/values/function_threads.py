@@ -18,7 +18,7 @@ from functools import partial
 from queue import Empty, SimpleQueue
 from typing import Any, TypeVar, cast
 
-from operad.runtime.values.errors import OperadError, describe, shorten
+from operad.runtime.values.base_errors import OperadError, describe, shorten
 from operad.runtime.values.forks import after_fork
 
 T = TypeVar("T")

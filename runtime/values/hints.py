@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.base_errors import did_you_mean
 
 MOST_COMPARED = 200_000
 """Maximum number of comparisons in one check, to find near names; each takes some 10 microseconds."""

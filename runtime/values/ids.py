@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable
 from itertools import chain, count
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 
 MOST_WORDS = 4
 MOST_CHARACTERS = 40

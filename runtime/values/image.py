@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
 IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")

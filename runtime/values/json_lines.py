@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
-from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
 JSON_LINES = (".jsonl", ".ndjson")

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, TextIO, cast
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 
 
 def read_lines(path: Path, head: Mapping[str, Any]) -> list[dict[str, Any]]:

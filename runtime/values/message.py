@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from enum import Enum
-from functools import cached_property
+from html import escape
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
 from uuid import uuid4
@@ -22,12 +21,13 @@ from pydantic import (
 )
 from typing_extensions import Self
 
-from operad.runtime.values.errors import InputError, did_you_mean
-from operad.runtime.values.fault import Fault, blamed_by, lesson_of
+from operad.runtime.values.base_errors import InputError
+from operad.runtime.values.fault import Fault, WorkflowStatus, blamed_by, lesson_of
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
 from operad.runtime.values.own import own
 from operad.runtime.values.value import Value
+from operad.runtime.values.verdict_text import finding_lines, status_text
 
 if TYPE_CHECKING:
     Ids = Sequence[str]  # constructors accept a list; the field is a tuple
@@ -38,31 +38,6 @@ else:
 def new_id() -> str:
     """Return a new identifier: a random UUID as text."""
     return str(uuid4())
-
-
-class WorkflowStatus(str, Enum):
-    """Verdict on a run (Chat2Graph, Workflow module, section 2.3), in falling priority.
-
-        result = flow.run("Is this so? The moon has air.")
-        print(result.status is WorkflowStatus.SUCCESS)
-
-    If several apply, the first counts.
-    """
-
-    EXECUTION_ERROR = "EXECUTION_ERROR"
-    INPUT_DATA_ERROR = "INPUT_DATA_ERROR"
-    JOB_TOO_COMPLICATED_ERROR = "JOB_TOO_COMPLICATED_ERROR"
-    SUCCESS = "SUCCESS"
-
-    @cached_property
-    def priority(self) -> int:
-        """Rank of the status if several apply: 0 is the highest."""
-        return list(WorkflowStatus).index(self)
-
-    @classmethod
-    def _missing_(cls, value: object) -> WorkflowStatus:
-        names = [status.value for status in cls]
-        raise ValueError(f"{value!r} is not a workflow status{did_you_mean(str(value), names)}: use {', '.join(names)}")
 
 
 def _as_status(value: object) -> WorkflowStatus:
@@ -290,9 +265,7 @@ class WorkflowMessage(Value):
 
     def _repr_html_(self) -> str:
         """Return the message as HTML, for notebooks."""
-        from operad.runtime.values.message_html import message_html
-
-        return message_html(cast("Any", self))
+        return message_html(self)
 
     def stamped(self, operator_id: str, job_id: str, usage: Usage) -> WorkflowMessage:
         """Return the message with this operator, job and usage: itself, or a copy."""
@@ -432,3 +405,53 @@ class SubJob(Job):
     dependencies: tuple[str, ...] = ()
 
     _indifferent: ClassVar[frozenset[str]] = Job._indifferent | {"dependencies"}
+
+
+# HTML of messages for notebooks
+
+MOST_SHOWN = 20_000
+"""Maximum length of a displayed text, in characters."""
+
+
+def message_html(message: WorkflowMessage) -> str:
+    """Return a message with all its fields as HTML; texts of operators and models are escaped."""
+    fields = [
+        ("text", message.scratchpad),
+        *(
+            (f"output {name}", value if isinstance(value, str) else repr(value))
+            for name, value in message.outputs.items()
+        ),
+        ("evaluation", message.evaluation),
+        ("lesson", "" if message.faults else message.lesson),
+        ("faults", "\n".join(finding_lines(message.faults, message.blame, message.unsure, {}))),
+        ("score", "" if message.score is None else f"{message.score:g}"),
+    ]
+    rows = "".join(f"<tr><th>{escape(label)}</th><td>{folded(text)}</td></tr>" for label, text in fields if text)
+    parts = "".join(
+        f"<details><summary>{escape(part.operator_id or 'part')}</summary>{message_html(part)}</details>"
+        for part in message.parts
+    )
+    operator = f" · {escape(message.operator_id)}" if message.operator_id else ""
+    head = f"<p><b>{status_text(message.status)}</b>{operator}{used(message.usage)}</p>"
+    return f"<div>{head}<table><tbody>{rows}</tbody></table>{parts}</div>"
+
+
+def used(usage: Usage) -> str:
+    """Return calls, tokens and cost as text to append to a name; empty if no model was called."""
+    if not usage.calls:
+        return ""
+    return f" · {usage.calls:,} model call{'s' * (usage.calls != 1)}, {usage.tokens:,} tokens, cost {usage.money()}"
+
+
+def folded(text: str) -> str:
+    """Return a text as HTML: in full if it is one short line, otherwise its first line, with the whole text folded."""
+    first, _, rest = text.strip().partition("\n")
+    if not rest and len(first) <= 120:
+        return escape(first)
+    return f"<details><summary>{escape(first[:120])}…</summary><pre>{shown(text)}</pre></details>"
+
+
+def shown(text: str) -> str:
+    """Return a text as HTML, cut to `MOST_SHOWN` characters."""
+    more = len(text) - MOST_SHOWN
+    return escape(text if more <= 0 else f"{text[:MOST_SHOWN]}… and {more:,} more characters")

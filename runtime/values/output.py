@@ -16,7 +16,7 @@ from typing_extensions import TypedDict, TypeVar, get_type_hints
 from typing_extensions import is_typeddict as is_any_typeddict
 
 from operad.runtime.values.arguments import short_repr
-from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.base_errors import InputError, InvalidError
 from operad.runtime.values.form_text import is_json_schema
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.own import own

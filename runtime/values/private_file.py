@@ -7,7 +7,7 @@ import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 
 
 def write_private(path: Path, text: str) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.values.answer_json import candidates, unfenced, without_half_escapes
 from operad.runtime.values.answer_slips import readings, values_alone
-from operad.runtime.values.errors import AnswerError
+from operad.runtime.values.base_errors import AnswerError
 from operad.runtime.values.form_text import Written, read_form, schema_of_form
 from operad.runtime.values.json_schema import EndlessSchemaError, of_meant_branch, schema_errors, validator_of
 from operad.runtime.values.schema_check import (

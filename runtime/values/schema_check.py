@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, cast
 
-from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.base_errors import InvalidError, Issue
 from operad.runtime.values.json_schema import UNCHECKED, matcher
 
 Schema = dict[str, Any]

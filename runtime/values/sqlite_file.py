@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.forks import around_fork
 
 if TYPE_CHECKING:

@@ -6,8 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
 
-from operad.runtime.values.fault import Fault
-from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.values.fault import Fault, WorkflowStatus
 from operad.runtime.values.text import short_line, shortened
 
 NOT_VERIFIED = "Not verified: "

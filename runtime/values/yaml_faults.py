@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from typing import Any
 
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.base_errors import Issue
 
 _ANCHOR = re.compile(r"[&*](\w[^\s,\[\]{}]*)")
 _NOT_PRINTABLE = re.compile("[^\t\n\r\x20-\x7e\x85\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")

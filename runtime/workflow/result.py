@@ -13,8 +13,7 @@ from operad.runtime.graph.edges import AwelNode, Step, Streaming
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
 from operad.runtime.values.fault import Fault
-from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.message_html import message_html
+from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus, message_html
 from operad.runtime.values.own import own
 from operad.runtime.values.verdict_text import status_text
 

@@ -9,7 +9,7 @@ from fake_operators import chain
 from operad.runtime import BuiltinWorkflow, Job, Map, MonoModelReasoner, WorkflowMessage, WorkflowStatus, events
 from operad.runtime.observe.notebook import MOST_ROWS, picture, progress_html
 from operad.runtime.observe.trace import Trace
-from operad.runtime.values.message_html import MOST_SHOWN, message_html
+from operad.runtime.values.message import MOST_SHOWN, message_html
 
 NOBODY = MonoModelReasoner()
 HOSTILE = '<script>alert(1)</script><img src=x onerror="alert(1)">'

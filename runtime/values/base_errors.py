@@ -1,0 +1,125 @@
+"""Base of all errors, issues, and the errors that values themselves raise; `errors` has the whole tree."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from operad.runtime.values.error_copies import copied, reduced
+from operad.runtime.values.near_names import near_name
+
+
+@dataclass(frozen=True, slots=True)
+class Issue:
+    """A fault found by a static check.
+
+        issue = Issue("unknown-key", "there is no key 'modle' (did you mean 'model'?)", "expert.yaml:3")
+        print(issue)
+
+    Attributes:
+        code: Kind of fault, in lower case with dashes: ``cycle``, ``unknown-key``.
+        message: Description of the fault and its remedy.
+        where: Location: an operator id, a file with its line, or a path inside a document.
+    """
+
+    code: str
+    message: str
+    where: str = ""
+
+    def __str__(self) -> str:
+        return f"[{self.code}] {self.where}: {self.message}" if self.where else f"[{self.code}] {self.message}"
+
+
+class OperadError(Exception):
+    """Base class of all errors that this package raises on purpose.
+
+        try:
+            Operator("Say.", output="nonsense")
+        except OperadError as error:
+            print(error)
+
+    Args:
+        message: Description: the fault, its place, its cause and its remedy.
+        operator_id: The operator concerned, if any.
+        attempt: Its attempt, counted from 1; 0 if no operator is concerned.
+
+    Attributes:
+        finished: Messages of the operators that had finished, by id or path, for errors of a run or a map.
+    """
+
+    def __init__(self, message: str, *, operator_id: str = "", attempt: int = 0) -> None:
+        Exception.__init__(self, message)  # an error of another type may be a base, too: see `OperatorError.of`
+        self.operator_id = operator_id
+        self.attempt = attempt
+        self.finished: Mapping[str, Any] = {}  # a `WorkflowMessage` each
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the error with its attributes and causes; parts that cannot be pickled become their descriptions."""
+        return reduced(self, lambda cause: OperadError(describe(cause)))
+
+    def __copy__(self) -> OperadError:
+        return copied(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> OperadError:
+        return copied(self, memo)
+
+
+class InvalidError(OperadError):
+    """A workflow or a configuration is not valid; ``issues`` holds every fault found.
+
+        try:
+            Workflow().run("hello")
+        except InvalidError as error:
+            print(error.issues[0].code)  # no-operators
+
+    Each issue has a ``code``, a ``message`` and its location, ``where``.
+    """
+
+    def __init__(self, subject: str, issues: Sequence[Issue]) -> None:
+        self.issues = tuple(issues)
+        count = f"{len(issues)} issue" + ("s" if len(issues) != 1 else "")
+        super().__init__("\n  ".join([f"{subject}: {count}", *map(str, issues)]))
+
+
+class InputError(OperadError):
+    """A file or a value that a run cannot work with.
+
+        try:
+            FileDescriptor.of("no-such-file.txt")
+        except InputError as error:
+            print(error)
+
+    The message names the file or value, and the remedy.
+    """
+
+
+class AnswerError(OperadError):
+    """A model's answer was empty, or never fitted its schema.
+
+    Example:
+        with ScriptedModel([Say("")]) as silent:
+            try:
+                Workflow(Operator("Answer."), model=silent.model).run("hello")
+            except OperatorError as error:
+                print(isinstance(error.__cause__, AnswerError))  # True
+    """
+
+
+def describe(error: BaseException) -> str:
+    """Return an error as text: Operad's errors by their message, other errors by type and message."""
+    if isinstance(error, OperadError):
+        return str(error)
+    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+
+
+def did_you_mean(name: str, known: Iterable[str]) -> str:
+    """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
+    nearest = near_name(name, known)
+    return f" (did you mean {nearest!r}?)" if nearest else ""
+
+
+def shorten(names: Sequence[str], most: int = 8) -> str:
+    """Return names joined by commas; if there are more than `most`, the first ones and the number of the others."""
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return ", ".join(names[:most]) + more
