@@ -398,4 +398,5 @@ def as_operator(executable: Any) -> BaseOperator:
     """Return the object if it is a `BaseOperator`, otherwise an operator that runs the workflow or wraps the object."""
     if isinstance(executable, BaseOperator):
         return cast("BaseOperator", executable)
-    return executable.as_operator() if hasattr(executable, "as_operator") else Adapted(executable)
+    # A workflow makes its own operator, because this package does not know workflows.
+    return executable._as_operator() if hasattr(executable, "_as_operator") else Adapted(executable)

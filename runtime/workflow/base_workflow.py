@@ -407,7 +407,7 @@ class BaseWorkflow(Step[T], ExecutesJobs):
             return cast("T", next(iter(values.values())))
         return cast("T", values or own(message.value))
 
-    def as_operator(self) -> BaseOperator:
+    def _as_operator(self) -> BaseOperator:
         """Return an operator that runs the workflow inside another one."""
         return Within(self)
 
@@ -550,14 +550,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
             InputError: No run with this id is in progress.
         """
         return self._runs.questions(run_id)
-
-    def live_questions(self, run_id: str) -> Sequence[Question]:
-        """Return the open questions of a run in progress in this process, without a look into the database.
-
-        A run that is not in progress here has none.
-        """
-        live = self._runs.get(run_id)
-        return () if live is None else live.run.questions.open()
 
     async def answer(self, run_id: str, answers: JsonLike) -> None:
         """Answer questions of a run, and return once the answers are accepted; further events show the effect.
@@ -997,6 +989,15 @@ def run_within(workflow: BaseWorkflow, outer: Scope, call: OperatorCall, item: M
     if listeners:
         log = RunLog(new_id(), listeners, outer=log, depth=len(path))
     return Run(workflow.built(), call, log, outer=outer, prefix=path, insights=insights)
+
+
+def live_questions(workflow: BaseWorkflow, run_id: str) -> Sequence[Question]:
+    """Return the open questions of a run in progress in this process, without a look into the database.
+
+    A run that is not in progress here has none.
+    """
+    live = workflow._runs.get(run_id)  # pyright: ignore[reportPrivateUsage]
+    return () if live is None else live.run.questions.open()
 
 
 def inside() -> Scope:
