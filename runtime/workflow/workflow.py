@@ -36,8 +36,7 @@ from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.answer_stream import pieces
 from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
-from operad.runtime.workflow.map import Map
-from operad.runtime.workflow.map_items import ItemError, OnError
+from operad.runtime.workflow.map import ItemError, Map, OnError
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run_handle import RunHandle
 
