@@ -16,12 +16,12 @@ from typing import Protocol
 from pydantic import JsonValue
 from rich.console import Console
 
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
-from operad.configs.printable import printable
 from operad.runtime.events import Event, Interrupted, OperatorCancelled, OperatorFailed, Resumed
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.questions import Question
+from operad.runtime.values.text import printable
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.workflow.workflow import Workflow
 
 _CHUNK = 4096

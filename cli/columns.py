@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from operad.configs.printable import printable
+from operad.runtime.values.text import printable
 
 
 def print_table(

@@ -13,25 +13,28 @@ from rich.console import Console
 from rich.live import Live
 from rich.table import Table
 
-from operad.cli.progress import (
-    CUT_OFF,
-    LONGEST_ERROR,
-    LONGEST_SILENCE,
-    RunView,
-    display_name,
-    is_a_tenth,
-    line_for,
-    row_of,
-)
+from operad.cli.progress import CUT_OFF, KEPT, LONGEST_ERROR, RunView, apply, display_name, parts_of, row_of
 from operad.cli.rounds import RoundLines
-from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.events import Event
-from operad.runtime.values.text import short_line
+from operad.runtime.observe.trace import Trace
+from operad.runtime.values.errors import shorten
+from operad.runtime.values.text import printable, short_line
+
+LONGEST_SILENCE = 5.0
+"""Seconds without a line after which progress is printed."""
+
+LONGEST_TOLD = 100
+"""Maximum number of characters of an insight in a line."""
 
 
 class Display(Protocol):
     """Display of a run's events; entered before the first event, left after the last."""
+
+    @property
+    def trace(self) -> Trace:
+        """Trace of the events so far, without prompts and results of tools."""
+        ...
 
     def __enter__(self) -> Display: ...
 
@@ -79,10 +82,15 @@ class LiveTable:
 
     def __init__(self, console: Console) -> None:
         self._view = RunView()
-        self._rounds = RoundLines()
+        self._rounds = RoundLines(self._view.trace)
         self._console = console
         self._has_ended = False
         self._live = self._new_live()
+
+    @property
+    def trace(self) -> Trace:
+        """Trace of the events so far."""
+        return self._view.trace
 
     def __enter__(self) -> Display:
         self._live.__enter__()
@@ -96,8 +104,7 @@ class LiveTable:
 
     def show(self, event: Event) -> None:
         """Update the table with an event; it is redrawn a few times a second. Verdicts are printed above it."""
-        self._view.apply(event)
-        if lines := [*self._rounds.of(event)]:
+        if lines := [*self._rounds.of(event, self._view.apply(event))]:
             self._live.console.print("\n".join(lines), markup=False, highlight=False)
 
     @contextmanager
@@ -127,8 +134,9 @@ class PlainLines:
     """Display that prints a line when an operator starts, ends or progresses: a tenth of its items, or some seconds."""
 
     def __init__(self, console: Console) -> None:
+        self.trace = Trace()
         self._console = console
-        self._rounds = RoundLines()
+        self._rounds = RoundLines(self.trace)
         self._last_written = monotonic()
 
     def __enter__(self) -> Display:
@@ -141,8 +149,9 @@ class PlainLines:
 
     def show(self, event: Event) -> None:
         """Print lines for an event; for the items of a map, only for unusual events."""
+        changed = apply(event, self.trace)
         self._show_step(event)
-        for line in self._rounds.of(event):
+        for line in self._rounds.of(event, changed):
             self._print(line)
 
     def _show_step(self, event: Event) -> None:
@@ -177,7 +186,7 @@ class PlainLines:
         match event:
             case events.OperatorStarted():
                 self._write(event, "running")
-            case events.Progress() if event.total and (is_a_tenth(event) or self._is_silent_for_long()):
+            case events.Progress() if event.total and (_is_a_tenth(event) or self._is_silent_for_long()):
                 self._write(event, f"{event.done}/{event.total}")
             case events.CacheHit() | events.MessageKept():
                 self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
@@ -189,13 +198,30 @@ class PlainLines:
                 self._write(event, "stopped")
             case events.OperatorSkipped():
                 self._write(event, f"skipped: {event.reason}")
-            case _ if line := line_for(event):
-                self._write(event, line)
+            case _:
+                self._show_decision(event)
+
+    def _show_decision(self, event: Event) -> None:
+        """Print a line on the decision of an operator, or on what it was told."""
+        match event:
+            case events.OperatorKept():
+                self._write(event, f"kept: {KEPT}")
+            case events.JobSplit():
+                self._write(event, f"split into {parts_of(event)}")
+            case events.InsightsRecalled() if event.texts:
+                insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
+                texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
+                self._write(event, f"recalled {insights} of earlier runs: {texts}")
+            case events.PassagesEmbedded() if event.done == event.total:
+                self._write(event, f"passages embedded with {event.model}: {event.total:,}")
+            case events.EvidenceCut():
+                left_out = f"{event.characters:,} characters are left out"
+                self._write(event, f"was shown only a part of {shorten(event.operators)}: {left_out}")
             case _:
                 pass
 
     def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {display_name('/'.join(event.path))}: {text}"))
+        self._print(printable(f"round {event.round}  {display_name(event.path)}: {text}"))
 
     def _is_silent_for_long(self) -> bool:
         return monotonic() > self._last_written + LONGEST_SILENCE
@@ -203,3 +229,8 @@ class PlainLines:
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._last_written = monotonic()
+
+
+def _is_a_tenth(event: events.Progress) -> bool:
+    """Return True if another tenth of the items is done."""
+    return event.done * 10 // event.total > (event.done - 1) * 10 // event.total

@@ -14,13 +14,13 @@ import typer
 from operad.cli.formats import EXIT_LEFT, STDOUT, read_workflow, write_file
 from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.issues import issue_line, located, placed
-from operad.configs.printable import harmless, printable
 from operad.flows.edit import Difference, Operation, apply, new_issues, parse, read_operations, schema
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json, read_text
 from operad.flows.formats.table import FORMATS, load_as
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.text import harmless, printable
 
 
 def edit(

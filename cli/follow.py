@@ -18,17 +18,17 @@ from operad.cli.ask import Asker, Lines
 from operad.cli.display import Asking, display_on
 from operad.cli.durable import Kept
 from operad.cli.interruptible import end_children, signals_heard
-from operad.cli.progress import Remarks, used
-from operad.cli.rounds import LONGEST_EVALUATION, Repetition
+from operad.cli.progress import remarks_on, used
+from operad.cli.rounds import LONGEST_EVALUATION, is_evaluated, repetition_lines
 from operad.configs.inputs import ask_inputs
 from operad.configs.models import model_line
-from operad.configs.printable import printable
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime import events
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import line_of
+from operad.runtime.observe.trace import Trace
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.text import short_line, shortened
+from operad.runtime.values.text import printable, short_line, shortened
 from operad.runtime.values.verdict_text import verdict_text
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ async def follow(
     if written:
         agent.workflow.add_listener(partial(_write_event, written, console))
     finished: events.RunFinished | None = None
-    remarks, repetition, asking = Remarks(), Repetition(), Asking()
+    asking = Asking()
     try:
         with display_on(console) as display:
             later = kept.later if kept else "--answer"
@@ -125,8 +125,6 @@ async def follow(
                 async for event in stream:
                     for shown_event in asking.of(event) if brief else (event,):
                         display.show(shown_event)
-                    remarks.apply(event)
-                    repetition.apply(event)
                     asker.on_event(event)
                     if isinstance(event, events.RunFinished):
                         finished = event
@@ -135,7 +133,7 @@ async def follow(
             page.close()  # shows in the browser how the run ended
         raise
     assert finished is not None  # noqa: S101 - a run that does not finish raises
-    _print_summary(finished, remarks, repetition, console, brief=brief)
+    _print_summary(finished, display.trace, console, brief=brief)
     if unasked := asker.never_asked():
         say(console, f"no question used --answer {', '.join(unasked)}")
     return finished.message
@@ -153,26 +151,24 @@ def _write_event(file: TextIO, console: Console, event: events.Event) -> None:
         say(console, f"--events {file.name}: cannot be written: {error.strerror or error}; further events are left out")
 
 
-def _print_summary(
-    finished: events.RunFinished, remarks: Remarks, repetition: Repetition, console: Console, *, brief: bool
-) -> None:
+def _print_summary(finished: events.RunFinished, trace: Trace, console: Console, *, brief: bool) -> None:
     message = finished.message
     if not brief:
-        for line in repetition.lines():
+        for line in repetition_lines(trace):
             say(console, line)
-    if line := remarks.line():
+    if line := remarks_on(trace):
         say(console, line)
     if not brief:
         for line in _reason_lines(message):
             say(console, line)
     rounds = f"{finished.rounds} round" + ("s" if finished.rounds > 1 else "")
-    say(console, f"{_verdict(message, repetition)}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
+    say(console, f"{_verdict(message, trace)}  {rounds}, {finished.seconds:.1f} s, {used(message.usage)}")
 
 
-def _verdict(message: WorkflowMessage, repetition: Repetition) -> str:
+def _verdict(message: WorkflowMessage, trace: Trace) -> str:
     if message.rejected:
         return verdict_text(message.status, short_line(_first_line(message), LONGEST_REASON))
-    return "accepted" if repetition.is_evaluated else message.status.value
+    return "accepted" if is_evaluated(trace) else message.status.value
 
 
 def _first_line(message: WorkflowMessage) -> str:

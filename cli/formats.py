@@ -19,9 +19,9 @@ from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import called, is_configuration, read_file
 from operad.configs.issues import Placed, in_file, issue_line, located, placed
 from operad.configs.loader import found_file, preview
-from operad.configs.printable import harmless, printable
-from operad.configs.written import unwritable, write_whole
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+from operad.runtime.values.file import unwritable, write_whole
+from operad.runtime.values.text import harmless, printable
 
 if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
     from operad.flows.formats.format import Format

@@ -19,23 +19,21 @@ from operad.cli.formats import (
     ObjectInfo,
     picture_kind,
     read_workflow,
+    refuse_unwritable,
     target_format,
     write_file,
 )
 from operad.cli.generate_events import DesignListener
 from operad.cli.generate_run import run_design, services_for
-from operad.cli.generate_targets import check_targets
-from operad.cli.options import BaseUrl, ModelName, named_values
+from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
 from operad.configs.issues import issue_line, placed
-from operad.configs.prices import PricesFile
-from operad.configs.printable import printable, put
 from operad.configs.services import services_of_environment
 from operad.flows.formats.format import Format
 from operad.flows.formats.outline import outline
-from operad.flows.formats.table import formats
+from operad.flows.formats.table import find_format, formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.picture import draw
@@ -44,8 +42,12 @@ from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.text import printable, put
 
 EXIT_UNFINISHED = 1
+
+ARCHIVES = ("coze",)
+"""Formats whose files are archives."""
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
 CHANGES = "What should change? (undo reverts the last step; an empty line ends)"
@@ -121,7 +123,7 @@ def generate(
     found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
-    check_targets(file, base, picture, wanted, known, as_json=as_json)
+    _check_targets(file, base, picture, wanted, known, as_json=as_json)
     if wanted.designer or (found and found.designer):
         used = [
             name
@@ -437,3 +439,46 @@ def _check_foreign(found: Format | None, wanted: Format, used: Sequence[str]) ->
         )
     if used:
         raise InputError(f"{', '.join(used)}: is for typed nodes, which workflows of {wanted.name} do not have")
+
+
+def _check_targets(
+    file: str | None,
+    base: str | None,
+    picture: str | None,
+    wanted: Format,
+    known: Mapping[str, Format],
+    *,
+    as_json: bool,
+) -> None:
+    """Check that the outputs can be written as requested, and replace no other file.
+
+    Args:
+        file: The file of the workflow; None for stdout.
+        base: The workflow that is changed, if there is one.
+        picture: The file of the picture, if there is one.
+        wanted: Format of the workflow.
+        known: The formats by name.
+        as_json: True if the workflow without a file is a part of JSON.
+
+    Raises:
+        InputError: An output cannot be written.
+    """
+    if as_json and not file and wanted.name in ARCHIVES:
+        raise InputError(f"--json cannot contain {wanted.name}, which is an archive; use -o FILE")
+    if picture:
+        picture_kind(picture, "--picture")
+    for path in filter(None, (file, picture)):
+        refuse_unwritable(path)
+    if file:
+        _refuse_overwriting(file, base, known)
+
+
+def _refuse_overwriting(file: str, base: str | None, known: Mapping[str, Format]) -> None:
+    """Raise InputError if the output is a file of experts, or, without --continue, an existing workflow."""
+    if not Path(file).expanduser().is_file():
+        return
+    data = read_file(file)
+    if is_configuration(data):
+        raise InputError(f"-o {file}: configures experts, and was not changed; name another file")
+    if base is None and find_format(data, known) is not None:
+        raise InputError(f"-o {file}: holds a workflow; change it with --continue {file}, or name another file")

@@ -11,12 +11,12 @@ from operad.cli.follow import follow, run_to_end
 from operad.cli.trust_store import trusting
 from operad.configs.flow import flow_expert, result_text
 from operad.configs.inputs import job_of
-from operad.configs.node_capabilities import require_trust
-from operad.configs.printable import put
+from operad.configs.read_capabilities import require_trust
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators import Services
 from operad.runtime.values.message import Job, WorkflowStatus
+from operad.runtime.values.text import put
 
 
 def services_for(file: Path | None, trust: bool) -> Services:

@@ -14,10 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from operad.cli.columns import local_time
-from operad.configs.printable import printable
 from operad.runtime.knowledge.insights import Insights, KeptInsight
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.text import short_line
+from operad.runtime.values.text import printable, short_line
 
 LONGEST_TEXT = 300
 """Maximum number of characters of an insight in the table."""

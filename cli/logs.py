@@ -11,8 +11,8 @@ from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from typing import TextIO
 
-from operad.configs.printable import printable
 from operad.runtime.observe.logs import JsonFormatter, RunFilter
+from operad.runtime.values.text import printable
 
 TEXT = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 

@@ -19,10 +19,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import operad
-from operad.cli.entry import imports_done
-from operad.cli.streams import StdoutError
-from operad.configs.printable import printable, put
+from operad.cli.process import StdoutError, imports_done
 from operad.runtime.values.errors import BudgetError, InvalidError, OperadError, OperatorError, describe, shorten
+from operad.runtime.values.text import printable, put
 
 EXIT_BAD_INPUT = 2
 
@@ -34,7 +33,7 @@ COMMANDS = {
             "Run an expert or a leader of experts from a YAML file, or a workflow of typed nodes.",
         ),
         "chat": ("chat:chat", "Chat with an expert at the terminal; it remembers the conversation."),
-        "chats": ("chats:chats", "List kept conversations, or remove some of them."),
+        "chats": ("chat:chats", "List kept conversations, or remove some of them."),
         "runs": ("runs:app", "List, show, resume, cancel and delete durable runs."),
         "worker": (
             "worker:worker",

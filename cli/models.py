@@ -14,7 +14,6 @@ import typer
 from pydantic import BaseModel
 
 from operad.cli.columns import print_table
-from operad.configs.printable import printable
 from operad.operators import Operator
 from operad.runtime.events import Event, ModelAnswered
 from operad.runtime.models.model import Model
@@ -27,7 +26,7 @@ from operad.runtime.policies.policy import Budget
 from operad.runtime.tools.tool import tool
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowStatus
-from operad.runtime.values.text import short_line
+from operad.runtime.values.text import printable, short_line
 from operad.runtime.workflow.workflow import Workflow
 
 app = typer.Typer(

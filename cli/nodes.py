@@ -8,9 +8,8 @@ from typing import Annotated
 
 import typer
 
-from operad.configs.code import Named
 from operad.configs.imports import LoadedModules, node_type
-from operad.configs.parts import parts_capabilities
+from operad.configs.read_capabilities import Named, parts_capabilities
 from operad.flows.catalogue import as_json, card, table
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError

@@ -11,7 +11,7 @@ import typer
 from rich.markup import escape
 
 from operad.cli.interruptible import ctrl_c_raises
-from operad.cli.options import BaseUrl, ModelName
+from operad.cli.options import BaseUrl, ModelName, PricesFile
 from operad.cli.progress import used
 from operad.cli.tables import Report, show
 from operad.cli.trust_store import Trusted, trusting
@@ -22,12 +22,11 @@ from operad.configs.optimise.folder import BEST
 from operad.configs.optimise.search import AT_ONCE, ROUNDS, Optimised, aoptimise, proposing
 from operad.configs.optimise.state import Candidate
 from operad.configs.optimise.tasks import read_tasks
-from operad.configs.prices import PricesFile
-from operad.configs.printable import printable
 from operad.runtime.evaluation.tables import Table
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Usage
+from operad.runtime.values.text import printable
 
 EXIT_INTERRUPTED = 130
 

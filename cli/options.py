@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
+from operad.runtime.models.prices import read_prices
 from operad.runtime.values.errors import InputError
 
 WorkflowFile = Annotated[
@@ -33,6 +35,31 @@ Answers = Annotated[
     list[str] | None, typer.Option("--answer", help="Answer to a question of the run, ID=VALUE. Repeatable.")
 ]
 MessageAsJson = Annotated[bool, typer.Option("--json", help="Print the whole message as JSON.")]
+
+
+def _use_prices(file: Path | None) -> Path | None:
+    """Make all models of this process use the prices of a file, as if ``OPERAD_PRICES`` named it.
+
+    Raises:
+        InputError: The file does not exist or cannot be read.
+        InvalidError: The file does not hold prices; every issue has its line.
+    """
+    if file is not None:
+        read_prices(file)  # faults are reported before anything runs
+        os.environ["OPERAD_PRICES"] = str(file.expanduser().absolute())
+    return file
+
+
+PricesFile = Annotated[
+    Path | None,
+    typer.Option(
+        "--prices",
+        metavar="FILE",
+        callback=_use_prices,
+        help="Price file (YAML). By default the file that OPERAD_PRICES names, or operad/prices.yaml in $XDG_CONFIG_HOME (~/.config); other models have their list prices.",
+    ),
+]
+"""The option takes effect when it is parsed; commands ignore its value."""
 
 
 def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tuple[str, str]]:

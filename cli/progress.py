@@ -1,33 +1,27 @@
-"""Progress of a run: a live table in a terminal, plain lines elsewhere."""
+"""Table of a run's operators at a terminal, drawn from its trace, and what was unusual in a run."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Sequence
-from dataclasses import dataclass, field
-from time import monotonic
-from typing import Literal
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from time import time
+from typing import Any, Literal
 
 from rich.table import Table
 from rich.text import Text
 
-from operad.configs.printable import printable
 from operad.flows.check import OUTCOME
 from operad.runtime import events
 from operad.runtime.events import Event
+from operad.runtime.observe.trace import Span, Trace
 from operad.runtime.values.errors import shorten
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import NO_USAGE, Usage
-from operad.runtime.values.text import short_line
-
-LONGEST_SILENCE = 5.0
-"""Seconds without a line after which progress is printed."""
+from operad.runtime.values.text import printable
 
 LONGEST_ERROR = 500
 """Maximum number of characters of an error in a line; the events hold all of it."""
-
-LONGEST_TOLD = 100
-"""Maximum number of characters of an insight in a line."""
 
 KEPT = "its input did not change"
 """Note on an operator that keeps its message in a later round."""
@@ -35,38 +29,86 @@ KEPT = "its input did not change"
 CUT_OFF = "the answer was cut off; raise max_tokens"
 """Note on an answer whose finish reason is ``length``."""
 
-State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
-_STYLES: dict[State, str] = {
-    "waiting": "dim",
-    "running": "bold cyan",
-    "asking": "bold magenta",
-    "retrying": "yellow",
-    "done": "green",
-    "cached": "green",
-    "kept": "green",
-    "skipped": "dim",
-    "failed": "bold red",
-    "stopped": "yellow",
-}
-
 RESULT = "result"
 """Displayed name of the operator that collects the outputs of a workflow of typed nodes; its id is internal."""
 
+State = Literal["waiting", "running", "asking", "retrying", "done", "cached", "kept", "skipped", "failed", "stopped"]
+_STYLES: dict[State, str] = {  # in the order in which rows are chosen if not all fit
+    "asking": "bold magenta",
+    "running": "bold cyan",
+    "retrying": "yellow",
+    "failed": "bold red",
+    "stopped": "yellow",
+    "done": "green",
+    "cached": "green",
+    "kept": "green",
+    "waiting": "dim",
+    "skipped": "dim",
+}
+_FINISHED_STATES = ("done", "cached", "kept", "skipped")
 
-def row_of(path: Sequence[str]) -> tuple[str, bool]:
-    """Return the row of an event's path, and True if the path is inside a map: items share the row of their map."""
+_NOT_SHOWN = (
+    events.TaskBuilt
+    | events.ModelAsked
+    | events.TokenStreamed
+    | events.ThinkingStreamed
+    | events.ToolCalled
+    | events.ToolReturned
+)
+_OF_WORKFLOWS = events.WorkflowEntered | events.RoundStarted | events.RoundFinished
+
+
+_NOTES: Mapping[type[Event], Callable[[Any], str | None]] = {
+    events.OperatorStarted: lambda _: "",
+    events.Resumed: lambda _: "",
+    events.Interrupted: lambda event: event.question,
+    events.ModelAnswered: lambda event: CUT_OFF if event.cut_off else None,
+    events.ModelRetried: lambda event: f"model asked again, {event.delay:.1f} s after: {event.error}",
+    events.AnswerRejected: lambda event: f"asks again ({event.repair})",
+    events.ToolCalled: lambda event: f"calls {event.tool}",
+    events.Progress: lambda event: f"{event.done}/{event.total}",
+    events.JobSplit: lambda event: f"split: {parts_of(event)}",
+    events.KnowledgeRetrieved: lambda event: f"passages: {len(event.sources)}",
+    events.PassagesEmbedded: lambda event: f"embeds passages: {event.done:,}/{event.total:,}",
+    events.InsightsRecalled: lambda event: f"insights: {len(event.insights)}" if event.insights else None,
+    events.OperatorRetried: lambda event: f"attempt {event.attempt + 1} after: {event.error}",
+    events.FellBack: lambda event: f"falls back to {event.to}",
+    events.OperatorKept: lambda _: KEPT,
+    events.OperatorSkipped: lambda event: event.reason,
+    events.OperatorFailed: lambda event: event.error,
+}
+"""Notes on what an operator does, by the event that says so; after other events, and for None, the last note stays."""
+
+
+def apply(event: Event, trace: Trace) -> Sequence[Span]:
+    """Apply an event to the trace of a terminal.
+
+    It leaves out what a terminal never shows, because maps may have very many items: prompts, results of tools, texts of
+    models besides those of messages, and the workflow and the rounds of each item.
+    """
+    if isinstance(event, _NOT_SHOWN) or (isinstance(event, _OF_WORKFLOWS) and row_of(event.path)[1]):
+        return ()
+    changed = trace.apply(event)
+    if isinstance(event, events.ModelAnswered) and changed:
+        for key in ("text", "tool_calls"):
+            changed[-1].details.pop(key, None)
+    return changed
+
+
+def row_of(path: Sequence[str]) -> tuple[tuple[str, ...], bool]:
+    """Return the row of a path, and True if the path is inside a map: items share the row of their map."""
     for depth, part in enumerate(path):
         if item := MapItem.parse(part):
-            return "/".join([*path[:depth], item.map_id]), True
-    return "/".join(path), False
+            return (*path[:depth], item.map_id), True
+    return tuple(path), False
 
 
-def display_name(name: str) -> str:
-    """Return the path of an operator, with slashes, as it is displayed."""
-    return "/".join(RESULT if part == OUTCOME else part for part in name.split("/"))
+def display_name(path: Sequence[str]) -> str:
+    """Return the path of an operator as it is displayed."""
+    return "/".join(RESULT if part == OUTCOME else part for part in path)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, frozen=True)
 class Row:
     """Row of an operator."""
 
@@ -76,46 +118,93 @@ class Row:
     usage: Usage = NO_USAGE
     started: float = 0.0
     note: str = ""
-    questions: int = 0
 
 
-@dataclass(slots=True)
 class RunView:
-    """State of a run from the events so far.
+    """Rows of a run: the spans of its trace by operator, and the last activity of each.
 
     Attributes:
-        rows: Rows by operator path with slashes; operators of a nested workflow follow their own operator.
+        trace: The trace.
     """
 
-    rows: dict[str, Row] = field(default_factory=dict[str, Row])
-    began: float = field(default_factory=monotonic)
+    def __init__(self) -> None:
+        self.trace = Trace()
+        self._clear()
 
-    def apply(self, event: Event) -> None:
-        """Update the rows with an event."""
-        name, is_item = row_of(event.path)
+    def _clear(self) -> None:
+        self._runs: dict[tuple[str, ...], dict[int, Span]] = {}
+        self._rounds: dict[tuple[str, ...], Span] = {}
+        self._questions: dict[tuple[str, ...], set[int]] = {}
+        self._maps: set[tuple[str, ...]] = set()
+        self._usage: dict[tuple[str, ...], Usage] = {}
+        self._notes: dict[tuple[str, ...], str] = {}
+
+    def apply(self, event: Event) -> Sequence[Span]:
+        """Update the rows with an event; return the spans that it changed."""
+        if isinstance(event, events.RunStarted):
+            self._clear()
+        changed = apply(event, self.trace)
+        for span in changed:
+            self._add(span)
+        path, is_item = row_of(event.path)
+        if is_item:
+            self._maps.add(path)
         match event:
-            case events.RunStarted():
-                self.rows, self.began = {operator_id: Row() for operator_id in event.operators}, monotonic()
-            case events.WorkflowEntered() if not is_item:
-                self._add_nested(name, [f"{name}/{operator_id}" for operator_id in event.operators])
+            case events.ModelAnswered():
+                self._usage[path] = self._usage.get(path, NO_USAGE) + event.usage
             case events.RoundStarted() if not is_item:
                 for operator_id in event.operators:
-                    row = self.rows.setdefault(f"{name}/{operator_id}" if name else operator_id, Row())
-                    row.state, row.note, row.questions = "waiting", "", 0
-            case _ if event.operator_id:
-                (_apply_to_map if is_item else _apply_to_row)(event, self.rows.setdefault(name, Row()))
+                    self._notes.pop((*path, operator_id), None)
             case _:
                 pass
+        if type(event) in _NOTES and (not is_item or isinstance(event, events.Interrupted | events.Resumed)):
+            note = _NOTES[type(event)](event)
+            self._notes |= {} if note is None else {path: note}
+        return changed
 
-    def _add_nested(self, outer: str, inner: Sequence[str]) -> None:
-        """Insert rows for the operators of a nested workflow, after the row of its own operator."""
-        new = {name: Row() for name in inner if name not in self.rows}
-        rows: dict[str, Row] = {}
-        for name, row in self.rows.items():
-            rows[name] = row
-            if name == outer:
-                rows.update(new)
-        self.rows = {**rows, **new}
+    def _add(self, span: Span) -> None:
+        path, is_item = row_of(span.path)
+        if span.kind == "question":
+            open_ones = self._questions.setdefault(path, set())
+            self._questions[path] = open_ones | {span.id} if span.end is None else open_ones - {span.id}
+        elif span.kind == "operator" and not is_item:
+            self._runs.setdefault(path, {})[span.id] = span
+        elif span.kind == "round" and not is_item:
+            self._rounds[path] = span
+
+    def rows(self) -> dict[tuple[str, ...], Row]:
+        """Return the rows by path; the operators of a nested workflow follow the operator that runs it."""
+        rounds = {place: (span.id, {*span.details["operators"]}) for place, span in self._rounds.items()}
+        paths = dict.fromkeys((*self._paths(()), *self._runs))
+        return {path: self._row(path, *rounds.get(path[:-1], (None, ()))) for path in paths}
+
+    def _paths(self, place: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
+        graph = self.trace.graphs.get(place)
+        for operator_id in graph.before if graph and place not in self._maps else ():
+            yield (path := (*place, operator_id))
+            yield from self._paths(path)
+
+    def _row(self, path: tuple[str, ...], round_id: int | None, due: Collection[str]) -> Row:
+        """Return a row; the arguments are the current round of the operator's workflow, and the operators that it runs."""
+        runs, now = [*self._runs.get(path, {}).values()], time()
+        last = runs[-1] if runs else None
+        if self._questions.get(path):
+            state: State = "asking"
+        elif self._notes.get(path) == KEPT:  # until it runs again, also in later rounds
+            state = "kept"
+        elif last is None or (last.parent != round_id and path[-1] in due):
+            state = "waiting"
+        else:
+            retries = last.end is None and last.details.get("next_attempt_at", 0.0) > now
+            state = "retrying" if retries else last.state
+        return Row(
+            state,
+            sum(run.state != "skipped" for run in runs),
+            sum(max(0.0, now - run.start) if run.end is None else run.seconds for run in runs),
+            self._usage.get(path, NO_USAGE),
+            last.start if last else 0.0,
+            self._notes.get(path, ""),
+        )
 
     def table(self, most: int | None = None) -> Table:
         """Return the current rows and their totals; there is a column for the cost as soon as a cost is known.
@@ -123,58 +212,56 @@ class RunView:
         Args:
             most: Maximum number of rows; operators at work are shown first. None for all.
         """
-        table = Table(box=None, pad_edge=False)
-        total = sum((row.usage for row in self.rows.values()), NO_USAGE)
+        table, rows = Table(box=None, pad_edge=False), self.rows()
+        total = sum(self._usage.values(), NO_USAGE)
         table.add_column("operator")
         table.add_column("state", no_wrap=True)
         for column in ("round", "seconds", "tokens", *(["cost"] if total.cost else [])):
             table.add_column(column, justify="right", no_wrap=True)
         table.add_column("")
-        shown = self._shown(most)
-        for operator_id in shown:
-            row = self.rows[operator_id]
-            seconds = row.seconds + (monotonic() - row.started if row.state == "running" else 0)
+        shown = _fitting(rows, most)
+        for path in shown:
+            row = rows[path]
             table.add_row(
-                _one_line(display_name(operator_id)),
+                _one_line(display_name(path)),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
-                f"{seconds:.1f}" if row.rounds else "",
+                f"{row.seconds:.1f}" if row.rounds else "",
                 *_amounts(row.usage, priced=bool(total.cost)),
                 _one_line(row.note, "dim"),
             )
-        if hidden := len(self.rows) - len(shown):
-            states = Counter(row.state for name, row in self.rows.items() if name not in shown)
+        if hidden := len(rows) - len(shown):
+            states = Counter(row.state for path, row in rows.items() if path not in shown)
             states_text = ", ".join(f"{count} {state}" for state, count in states.items())
             table.add_row(
                 Text(f"{hidden} more", style="dim"), *[""] * (len(table.columns) - 2), _one_line(states_text, "dim")
             )
-        if len(self.rows) > 1:
-            finished = sum(row.state in _FINISHED_STATES for row in self.rows.values())
+        if len(rows) > 1:
+            finished = sum(row.state in _FINISHED_STATES for row in rows.values())
             table.add_row(
                 "total",
-                f"{finished}/{len(self.rows)} done",
+                f"{finished}/{len(rows)} done",
                 "",
-                f"{monotonic() - self.began:.1f}",
+                f"{self._seconds():.1f}",
                 *_amounts(total, priced=bool(total.cost)),
                 "",
                 style="bold",
             )
         return table
 
-    def _shown(self, most: int | None) -> Collection[str]:
-        """Return the names of the rows that fit, in order: operators at work are chosen first, skipped ones last."""
-        if most is None or len(self.rows) <= most:
-            return dict.fromkeys(self.rows)
-        ranked = sorted(
-            self.rows, key=lambda name: (_DISPLAY_ORDER.index(self.rows[name].state), -self.rows[name].started)
-        )
-        chosen = set(ranked[: max(1, most - 1)])
-        return dict.fromkeys(name for name in self.rows if name in chosen)
+    def _seconds(self) -> float:
+        root = self.trace.root
+        return 0.0 if root is None else max(0.0, (time() if root.end is None else root.end) - root.start)
 
 
-_FINISHED_STATES = ("done", "cached", "kept", "skipped")
-_DISPLAY_ORDER = ("asking", "running", "retrying", "failed", "stopped", "done", "cached", "kept", "waiting", "skipped")
-"""States in the order in which rows are chosen if not all fit."""
+def _fitting(rows: dict[tuple[str, ...], Row], most: int | None) -> Collection[tuple[str, ...]]:
+    """Return the paths of the rows that fit, in order: operators at work are chosen first, skipped ones last."""
+    if most is None or len(rows) <= most:
+        return rows
+    order = list(_STYLES)
+    ranked = sorted(rows, key=lambda path: (order.index(rows[path].state), -rows[path].started))
+    chosen = set(ranked[: max(1, most - 1)])
+    return dict.fromkeys(path for path in rows if path in chosen)
 
 
 def _one_line(text: str, style: str = "") -> Text:
@@ -187,163 +274,32 @@ def _amounts(usage: Usage, *, priced: bool) -> list[str]:
     return [tokens, *([usage.money() if usage.calls else ""] if priced else [])]
 
 
-def _apply_to_row(event: Event, row: Row) -> None:
-    if row.state == "retrying":
-        row.state, row.note = "running", f"attempt {event.attempt}"
-    match event:
-        case events.OperatorStarted():
-            row.state, row.started, row.note = "running", monotonic(), ""
-            row.rounds += 1
-        case events.ModelAnswered():
-            row.usage = row.usage + event.usage
-            row.note = CUT_OFF if event.cut_off else row.note
-        case events.Interrupted() | events.Resumed():
-            _update_questions(event, row)
-        case events.OperatorRetried():
-            row.state, row.note = "retrying", f"attempt {event.attempt + 1} after: {event.error}"
-        case events.CacheHit():
-            row.state = "cached"
-        case events.MessageKept():
-            row.state = "kept"
-        case events.OperatorKept():
-            row.state, row.note = "kept", KEPT
-        case _:
-            row.note = _note_on(event) or row.note
-            _apply_end(event, row)
-
-
-def _note_on(event: Event) -> str:
-    """Return a note on an operator's activity."""
-    match event:
-        case events.Progress():
-            return f"{event.done}/{event.total}"
-        case events.ToolCalled():
-            return f"calls {event.tool}"
-        case events.AnswerRejected():
-            return f"asks again ({event.repair})"
-        case events.FellBack():
-            return f"falls back to {event.to}"
-        case events.ModelRetried():
-            return f"model asked again, {event.delay:.1f} s after: {event.error}"
-        case events.JobSplit():
-            return f"split: {parts_of(event)}"
-        case events.KnowledgeRetrieved():
-            return f"passages: {len(event.sources)}"
-        case events.PassagesEmbedded():
-            return f"embeds passages: {event.done:,}/{event.total:,}"
-        case events.InsightsRecalled() if event.insights:
-            return f"insights: {len(event.insights)}"
-        case _:
-            return ""
-
-
-def line_for(event: Event) -> str:
-    """Return a line on the decision of an operator, or on what it was told; empty for other events."""
-    match event:
-        case events.JobSplit():
-            return f"split into {parts_of(event)}"
-        case events.InsightsRecalled() if event.texts:
-            insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
-            texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
-            return f"recalled {insights} of earlier runs: {texts}"
-        case events.PassagesEmbedded() if event.done == event.total:
-            return f"passages embedded with {event.model}: {event.total:,}"
-        case events.OperatorKept():
-            return f"kept: {KEPT}"
-        case events.EvidenceCut():
-            return f"was shown only a part of {shorten(event.operators)}: {event.characters:,} characters are left out"
-        case _:
-            return ""
-
-
-def _apply_end(event: Event, row: Row) -> None:
-    match event:
-        case events.OperatorSkipped():
-            row.state, row.note = "skipped", event.reason
-        case events.OperatorFinished():
-            row.seconds += event.seconds
-            row.state = row.state if row.state in ("cached", "kept") else "done"
-        case events.OperatorFailed():
-            row.state, row.seconds, row.note = "failed", row.seconds + event.seconds, event.error
-        case events.OperatorCancelled():
-            row.state, row.seconds = "stopped", row.seconds + event.seconds
-        case _:
-            pass
-
-
-def _apply_to_map(event: Event, row: Row) -> None:
-    """Apply an event of a map's item to the map's row."""
-    match event:
-        case events.ModelAnswered():
-            row.usage = row.usage + event.usage
-        case events.Interrupted() | events.Resumed() if row.state in ("running", "asking"):
-            _update_questions(event, row)
-        case _:
-            pass
-
-
-def _update_questions(event: events.Interrupted | events.Resumed, row: Row) -> None:
-    if isinstance(event, events.Interrupted):
-        row.questions += 1
-        row.note = event.question
-    else:
-        row.questions = max(0, row.questions - 1)
-        row.note = ""
-    row.state = "asking" if row.questions else "running"
-
-
-class Remarks:
-    """Collector of unusual events of a run, printed at its end."""
-
-    def __init__(self) -> None:
-        self._kept = 0
-        self._skipped: dict[str, None] = {}
-        self._others: dict[str, Counter[str]] = {
-            "retried": Counter(),
-            "model asked again": Counter(),
-            "answers cut off at max_tokens": Counter(),
-            "fell back": Counter(),
-            "from the cache": Counter(),
-        }
-
-    def apply(self, event: Event) -> None:
-        """Count an event."""
-        name, is_item = row_of(event.path)
-        name = display_name(name)
-        match event:
-            case events.OperatorStarted():
-                self._skipped.pop(name, None)
-            case events.MessageKept():
-                self._kept += 1
-            case events.OperatorSkipped() if not is_item:
-                self._skipped[name] = None
-            case events.OperatorRetried():
-                self._others["retried"][name] += 1
-            case events.ModelRetried():
-                self._others["model asked again"][name] += 1
-            case events.ModelAnswered() if event.cut_off:
-                self._others["answers cut off at max_tokens"][name] += 1
-            case events.FellBack():
-                self._others["fell back"][name] += 1
-            case events.CacheHit():
-                self._others["from the cache"][name] += 1
-            case _:
-                pass
-
-    def line(self) -> str:
-        """Return the unusual events in one line; empty if there were none."""
-        parts = [f"kept from before: {self._kept} operator{'s' if self._kept > 1 else ''}"] if self._kept else []
-        parts += [f"skipped: {shorten(list(self._skipped))}"] if self._skipped else []
-        for kind, counts in self._others.items():
-            if counts:
-                names = [f"{name} ({count} times)" if count > 1 else name for name, count in counts.items()]
-                parts.append(f"{kind}: {shorten(names)}")
-        return printable("; ".join(parts))
-
-
-def is_a_tenth(event: events.Progress) -> bool:
-    """Return True if another tenth of the items is done."""
-    return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
+def remarks_on(trace: Trace) -> str:
+    """Return what was unusual in a run in one line; empty if nothing was."""
+    kept, skipped = 0, dict[str, None]()
+    others = {
+        kind: Counter[str]()
+        for kind in ("retried", "model asked again", "answers cut off at max_tokens", "fell back", "from the cache")
+    }
+    for span in trace.spans:
+        path, is_item = row_of(span.path)
+        name = display_name(path)
+        notes = [note["event"] for note in span.details.get("notes", ())]
+        others["retried"][name] += span.kind == "pause"
+        others["model asked again"][name] += notes.count("ModelRetried")
+        others["answers cut off at max_tokens"][name] += span.details.get("finish_reason") == "length"
+        others["fell back"][name] += notes.count("FellBack")
+        others["from the cache"][name] += span.state == "cached"
+        kept += span.state == "kept"
+        if span.kind == "operator" and not is_item:
+            skipped.pop(name, None)
+            skipped |= {name: None} if span.state == "skipped" else {}
+    parts = [f"kept from before: {kept} operator{'s' if kept > 1 else ''}"] if kept else []
+    parts += [f"skipped: {shorten(list(skipped))}"] if skipped else []
+    for kind, counts in others.items():
+        if names := [f"{name} ({count} times)" if count > 1 else name for name, count in counts.items() if count]:
+            parts.append(f"{kind}: {shorten(names)}")
+    return printable("; ".join(parts))
 
 
 def parts_of(event: events.JobSplit) -> str:

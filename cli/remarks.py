@@ -8,9 +8,9 @@ from typing import Annotated
 import typer
 
 from operad.configs.issues import Placed, in_file, issue_line
-from operad.configs.printable import printable
 from operad.flows import NodeGraph
 from operad.flows.formats.fields import Remark, summary
+from operad.runtime.values.text import printable
 
 LOSSY = "lossy"
 

@@ -12,12 +12,12 @@ import typer
 
 from operad.cli.formats import EXIT_FAULTS, EXIT_LEFT, STDOUT, target_format, write_file
 from operad.configs.flow import called, is_configuration, read_file
-from operad.configs.printable import printable
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.format import Format
 from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.repair import Repaired, read_contract, repair, repair_graph
 from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.text import printable
 
 
 def repair_command(

@@ -1,185 +1,131 @@
-"""Rounds of a run: their verdicts, what changed in each, and a summary of the last repeated one."""
+"""Rounds of a run as text: their verdicts, what changed in each, and a summary of the last repeated one."""
 
 from __future__ import annotations
 
-import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from operad.cli.progress import display_name, row_of, used
-from operad.configs.printable import printable
 from operad.runtime import events
 from operad.runtime.events import Event
+from operad.runtime.observe.trace import Graph, Span, Trace, answer_text
 from operad.runtime.values.errors import shorten
-from operad.runtime.values.map_item import MapItem
-from operad.runtime.values.message import NO_USAGE, WorkflowMessage
-from operad.runtime.values.text import short_line
+from operad.runtime.values.map_item import without_index
+from operad.runtime.values.message import NO_USAGE
+from operad.runtime.values.text import printable, short_line
 from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in, verdict_text
-
-MOST_ANSWERS = 10_000
-"""Maximum number of operators whose answers are remembered, to be compared with those of the next round."""
 
 LONGEST_EVALUATION = 2_000
 """Maximum number of characters of an evaluation in a line; the events hold all of it."""
 
+Path = tuple[str, ...]
+
 
 class RoundLines:
-    """Collector that tells, line by line, the verdict on each round, and how the answers of blamed operators changed.
+    """Lines on the verdict on each round, and on how the answers of blamed operators changed.
 
     Rounds of workflows in maps are left out, because there may be thousands of them.
     """
 
-    def __init__(self) -> None:
-        self._answers: dict[str, WorkflowMessage] = {}
-        self._rejected: dict[str, dict[str, WorkflowMessage]] = {}
-        self._usage = NO_USAGE
+    def __init__(self, trace: Trace) -> None:
+        self._trace = trace
+        self._rejected: dict[Path, dict[Path, Mapping[str, Any]]] = {}
 
-    def of(self, event: Event) -> Iterator[str]:
-        """Yield the lines for an event."""
+    def of(self, event: Event, changed: Sequence[Span]) -> Iterator[str]:
+        """Yield the lines for an event that the trace was given, and that changed some of its spans."""
         match event:
-            case events.RoundStarted() if not event.path:
-                self._usage = NO_USAGE
-            case events.ModelAnswered():
-                self._usage = self._usage + event.usage
-            case events.OperatorFinished():
-                yield from self._answer_lines(event)
+            case events.OperatorFinished() if event.path in self._rejected:
+                for place, before in self._rejected.pop(event.path).items():
+                    after = event.as_dict()["message"]
+                    changes = changed_lines(answer_text(before, place), answer_text(after, place))
+                    head = f"round {event.round}  {display_name(place)}"
+                    yield printable(f"{head}: {'changed' if changes else 'gives the same answer again'}")
+                    yield from (printable(f"  {change}") for change in changes)
             case events.RoundFinished() if not row_of(event.path)[1]:
-                yield from self._verdict_lines(event)
+                usage = next((span.usage for span in changed if span.kind == "round"), NO_USAGE)
+                if not event.accepted or event.evaluation or event.unsure:
+                    where = f" of {'/'.join(event.path)}" if event.path else ""
+                    reason = short_line(reason_in(event.evaluation, event.unsure), LONGEST_EVALUATION)
+                    yield printable(f"round {event.round}{where}  {verdict_text(event.status, reason)}")
+                    findings = finding_lines(event.faults, event.blame, event.unsure, event.repairs)
+                    yield from (printable(f"  {line}") for line in findings)
+                    if usage.calls and not event.path and (event.round > 1 or not event.accepted):
+                        yield f"  used: {used(usage)}"
+                if not event.accepted:
+                    self._remember_answers(event)
             case events.BlameUnknown():
-                yield unknown_blame_line(event)
+                yield printable(f"round {event.round}  blamed an unknown operator: {event.blame}")
             case _:
                 pass
 
-    def _answer_lines(self, event: events.OperatorFinished) -> Iterator[str]:
-        """Yield what changed in the answer of a blamed operator, and remember the answer."""
-        key = "/".join(event.path)
-        for place, before in self._rejected.pop(key, {}).items():
-            head = f"round {event.round}  {display_name(place)}"
-            changes = changed_lines(_text_of(before, place), _text_of(event.message, place))
-            yield printable(f"{head}: {'changed' if changes else 'gives the same answer again'}")
-            yield from (printable(f"  {change}") for change in changes)
-        if key in self._answers or len(self._answers) < MOST_ANSWERS:
-            self._answers[key] = event.message
-
-    def _verdict_lines(self, event: events.RoundFinished) -> Iterator[str]:
-        if event.accepted and not (event.evaluation or event.unsure):
-            return
-        yield verdict_line(event)
-        findings = finding_lines(event.faults, event.blame, event.unsure, event.repairs)
-        yield from (printable(f"  {line}") for line in findings)
-        if self._usage.calls and not event.path and (event.round > 1 or not event.accepted):
-            yield f"  used: {used(self._usage)}"
-        for place in dict.fromkeys((*event.blame, *event.repairs)) if not event.accepted else ():
-            path = "/".join((*event.path, place))
-            key = path if path in self._answers else _without_last_index(path)
-            if key in self._answers:
-                self._rejected.setdefault(key, {})[path] = self._answers[key]
+    def _remember_answers(self, event: events.RoundFinished) -> None:
+        """Remember the rejected answers of the operators that run again, to be compared with their next ones."""
+        answers = {
+            span.path: span.details["message"]
+            for span in self._trace.spans
+            if span.kind == "operator" and "message" in span.details
+        }
+        for place in dict.fromkeys((*event.blame, *event.repairs)):
+            path = (*event.path, *place.split("/"))
+            own = path if path in answers else (*path[:-1], without_index(path[-1]))
+            if own in answers:
+                self._rejected.setdefault(own, {})[path] = answers[own]
 
 
-def verdict_line(event: events.RoundFinished) -> str:
-    """Return the verdict on a round in one line: accepted or rejected, the reason, and the status."""
-    where = f" of {'/'.join(event.path)}" if event.path else ""
-    evaluation = short_line(reason_in(event.evaluation, event.unsure), LONGEST_EVALUATION)
-    return printable(f"round {event.round}{where}  {verdict_text(event.status, evaluation)}")
+def is_evaluated(trace: Trace) -> bool:
+    """Return True if an evaluator has judged the run, or a part of it on which the verdict on the run rests."""
+    rounds = trace.within(trace.root, "round") if trace.root else []
+    return bool(_graph(trace).judges) or bool(rounds and rounds[-1].details.get("evaluation"))
 
 
-def unknown_blame_line(event: events.BlameUnknown) -> str:
-    """Return a line on a verdict that blames an unknown operator."""
-    return printable(f"round {event.round}  blamed an unknown operator: {event.blame}")
+def repetition_lines(trace: Trace) -> Sequence[str]:
+    """Return two lines on the last repeated round of a run; empty if no round was repeated."""
+    rounds = trace.within(trace.root, "round") if trace.root else []
+    if len(rounds) < 2 or "status" not in rounds[-2].details or not _graph(trace).before:
+        return []
+    rejected, last = rounds[-2:]
+    reason = reason_in(rejected.details["evaluation"], rejected.details["unsure"])
+    return [
+        printable(
+            f"In round {rejected.round} {_rejection_text(trace, rejected)}: "
+            f"{short_line(reason, LONGEST_EVALUATION).removesuffix('.')}."
+        ),
+        printable(f"In round {last.round} {_repetition_text(trace, rounds[0], last)}."),
+    ]
 
 
-def _without_last_index(path: str) -> str:
-    outer, slash, last = path.rpartition("/")
-    item = MapItem.parse(last)
-    return f"{outer}{slash}{item.map_id}" if item else path
+def _graph(trace: Trace) -> Graph:
+    return trace.graphs.get((), Graph("", {}))
 
 
-def _text_of(message: WorkflowMessage, place: str) -> str:
-    """Return the answer of an operator or, if the place is that of an item of a map, of the item."""
-    item = MapItem.parse(place.rpartition("/")[2])
-    if item and item.index < len(message.parts):
-        message = message.parts[item.index]
-    return message.scratchpad or json.dumps(message.outputs, ensure_ascii=False, default=str, indent=1)
+def _rejection_text(trace: Trace, rejected: Span) -> str:
+    judges = _graph(trace).judges
+    if not any(span.name in judges and span.state == "done" for span in trace.within(rejected, "operator")):
+        return "an operator reported a fault"
+    return f"the evaluator ({judges[0]}) found a fault" if len(judges) == 1 else "the evaluators found a fault"
 
 
-class Repetition:
-    """Collector of the rounds of a run, without those of nested workflows."""
+def _repetition_text(trace: Trace, first: Span, last: Span) -> str:
+    operators = _graph(trace).before
+    before, now = ({span.name: span for span in trace.within(round_, "operator")} for round_ in (first, last))
+    kept = [name for name in last.details.get("kept", ()) if name in operators]
+    rerun = [name for name in last.details["operators"] if name not in kept]
+    reused = [name for name in operators if name not in last.details["operators"]]
+    ran = _joined([_with_item_count(name, before.get(name), now.get(name)) for name in rerun])
+    if not reused and not kept:
+        return f"all operators ran again: {ran}"
+    same = f"; {_joined(kept)} kept {'its answer' if len(kept) == 1 else 'their answers'}: the input did not change"
+    again = f"; {_joined(reused)} {'was' if len(reused) == 1 else 'were'} reused"
+    return f"only {ran} ran again{same * bool(kept)}{again * bool(reused)}"
 
-    def __init__(self) -> None:
-        self._operators: Mapping[str, tuple[str, ...]] = {}
-        self._evaluators: tuple[str, ...] = ()
-        self._rerun: tuple[str, ...] = ()
-        self._rejected: events.RoundFinished | None = None
-        self._finished: events.RoundFinished | None = None
-        self._evaluated_rounds: set[int] = set()
-        self._items: dict[tuple[int, str], int] = {}
-        self._kept: dict[int, list[str]] = {}
-        self._kept_items = Counter[tuple[int, str]]()
 
-    def apply(self, event: Event) -> None:
-        """Update the rounds with an event."""
-        match event:
-            case events.Progress() if len(event.path) == 1:
-                self._items[event.round, event.operator_id] = event.total
-            case events.OperatorKept() if event.path == (event.operator_id,):
-                self._kept.setdefault(event.round, []).append(event.operator_id)
-            case events.OperatorKept() if len(event.path) == 1:  # an item of a map
-                self._kept_items[event.round, event.operator_id] += 1
-            case events.OperatorFinished() if event.path in [(judge,) for judge in self._evaluators]:
-                self._evaluated_rounds.add(event.round)
-            case _ if event.path:
-                pass
-            case events.RunStarted():
-                self._operators, self._evaluators = event.operators, event.judges
-            case events.RoundFinished():
-                self._finished = event
-            case events.RoundStarted() if self._finished:
-                self._rejected, self._rerun = self._finished, event.operators
-            case _:
-                pass
-
-    @property
-    def is_evaluated(self) -> bool:
-        """True if an evaluator has judged the run, or a part of it on which the verdict on the run rests."""
-        return bool(self._evaluators) or (self._finished is not None and bool(self._finished.evaluation))
-
-    def lines(self) -> Sequence[str]:
-        """Return two lines on the last repeated round; empty if no round was repeated."""
-        if self._rejected is None or not self._operators:
-            return []
-        number = self._rejected.round
-        rejected = self._rejected
-        reason = short_line(reason_in(rejected.evaluation, rejected.unsure), LONGEST_EVALUATION).removesuffix(".")
-        return [
-            printable(f"In round {number} {self._rejection_text()}: {reason}."),
-            printable(f"In round {number + 1} {self._repetition_text(number + 1)}."),
-        ]
-
-    def _rejection_text(self) -> str:
-        if self._rejected is None or self._rejected.round not in self._evaluated_rounds:
-            return "an operator reported a fault"
-        if len(self._evaluators) == 1:
-            return f"the evaluator ({self._evaluators[0]}) found a fault"
-        return "the evaluators found a fault"
-
-    def _repetition_text(self, number: int) -> str:
-        kept = [name for name in self._kept.get(number, ()) if name in self._operators]
-        rerun = [name for name in self._rerun if name not in kept]
-        reused = [name for name in self._operators if name not in self._rerun]
-        ran = _joined([self._with_item_count(name, number) for name in rerun])
-        if not reused and not kept:
-            return f"all operators ran again: {ran}"
-        same = f"; {_joined(kept)} kept {'its answer' if len(kept) == 1 else 'their answers'}: the input did not change"
-        again = f"; {_joined(reused)} {'was' if len(reused) == 1 else 'were'} reused"
-        return f"only {ran} ran again{same * bool(kept)}{again * bool(reused)}"
-
-    def _with_item_count(self, name: str, number: int) -> str:
-        """Return the operator's name, with the number of items if it processed fewer than in round 1."""
-        total, before = self._items.get((number, name)), self._items.get((1, name))
-        now = (total or 0) - self._kept_items[number, name]
-        if total is None or before is None or now >= before:
-            return name
-        return f"{name} (for {now} of {before} items)"
+def _with_item_count(name: str, before: Span | None, now: Span | None) -> str:
+    """Return the operator's name, with the number of items if it processed fewer than in the first round."""
+    if before is None or now is None or not ("progress" in before.details and "progress" in now.details):
+        return name
+    total = before.details["progress"][1]
+    again = now.details["progress"][1] - now.details.get("kept_items", 0)
+    return name if again >= total else f"{name} (for {again} of {total} items)"
 
 
 def _joined(names: Sequence[str]) -> str:

@@ -23,21 +23,20 @@ from operad.cli.options import (
     ExpertName,
     MessageAsJson,
     ModelName,
+    PricesFile,
     ServicesFile,
     WorkflowFile,
     named_values,
     refuse_repeated,
 )
+from operad.cli.process import StdoutError
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
-from operad.cli.streams import StdoutError
 from operad.cli.telemetry import Traced, listened
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, page_of, port_of
 from operad.configs.flow import result_text
 from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_params, text_input
-from operad.configs.prices import PricesFile
-from operad.configs.printable import put
 from operad.configs.remarks import doubled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
@@ -47,6 +46,7 @@ from operad.runtime.events.events_file import may_be_written
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.text import put
 
 if TYPE_CHECKING:
     from operad.flows.node_graph import NodeGraph

@@ -14,7 +14,6 @@ from pydantic import ValidationError
 from operad.cli.columns import local_time
 from operad.cli.durable import database_option, resume_command
 from operad.cli.progress import used
-from operad.configs.answers import describe_answer
 from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
@@ -27,6 +26,7 @@ from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Question
 from operad.runtime.values.text import short_line
+from operad.runtime.values.typed_answers import describe_answer
 from operad.runtime.values.verdict_text import finding_lines, reason_in, status_text, verdict_text
 
 LONGEST_SAID = 200

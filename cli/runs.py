@@ -16,7 +16,7 @@ import typer
 from operad.cli.ask import Lines, read_answers
 from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
-from operad.cli.options import Answers, EventsFile, MessageAsJson, named_values, refuse_repeated
+from operad.cli.options import Answers, EventsFile, MessageAsJson, PricesFile, named_values, refuse_repeated
 from operad.cli.run import (
     RestartFrom,
     Round,
@@ -46,8 +46,6 @@ from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
 from operad.configs.flow import find_graph
-from operad.configs.prices import PricesFile
-from operad.configs.printable import printable, put
 from operad.configs.runnable import make, source_of
 from operad.operators.secrets import known_secrets
 from operad.runtime.durable.codec import Codec
@@ -62,6 +60,7 @@ from operad.runtime.evaluation.recording import case_of
 from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, OperadError, shorten
 from operad.runtime.values.secret import hide
+from operad.runtime.values.text import printable, put
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}

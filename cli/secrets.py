@@ -11,11 +11,11 @@ from typing import Annotated
 
 import typer
 
-from operad.configs.printable import printable
 from operad.operators.mcp_login import check_address, log_in, login_name
 from operad.operators.secrets import MAX_VALUE, check_secret, find_secret, known_name, secret_store, secret_value
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import Secret
+from operad.runtime.values.text import printable
 
 app = typer.Typer(
     help="List, set and delete the secrets that requests and MCP servers get; values are never shown.",

@@ -29,11 +29,11 @@ from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.capabilities import Trust, UntrustedError
 from operad.configs.models import model_line
-from operad.configs.printable import printable
 from operad.configs.runnable import Source
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.observe.metrics import serve as serve_metrics
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, OperadError
+from operad.runtime.values.text import printable
 from operad.server.addresses import LOOPBACK, is_loopback, read_networks
 from operad.server.api.experts import Offer, by_name, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds

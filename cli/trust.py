@@ -12,11 +12,11 @@ from operad.cli.trust_store import TrustStore
 from operad.configs.capabilities import Capabilities
 from operad.configs.flow import is_configuration, read_file
 from operad.configs.loader import found_file, preview
-from operad.configs.node_capabilities import graph_capabilities
 from operad.configs.optimise.tasks import capabilities_of_tasks
-from operad.configs.printable import printable
+from operad.configs.read_capabilities import graph_capabilities
 from operad.configs.services import capabilities_of_services
 from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.text import printable
 
 
 def trust(

@@ -15,10 +15,10 @@ import typer
 from pydantic import TypeAdapter, ValidationError
 
 from operad.configs.capabilities import Capabilities, Trust, UntrustedError, told
-from operad.configs.printable import printable
 from operad.runtime.models.prices import config_folder
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.private_file import write_private
+from operad.runtime.values.text import printable
 
 T = TypeVar("T")
 

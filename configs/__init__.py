@@ -1,4 +1,8 @@
-"""Experts configured in YAML, and files of workflows."""
+"""Files that configure experts: what they hold, what they can do, the objects that are made of them, and their optimisation.
+
+A file of experts is loaded in passes: `reading` validates its text by the `schema`, `read_capabilities` lists what needs
+trust, `build` makes its objects with the `services` that they use, and `remarks` says what has no effect.
+"""
 
 TYPE_CHECKING = False  # as of typing, which takes a while to import: until then, nothing handles Ctrl-C
 if TYPE_CHECKING:

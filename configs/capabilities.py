@@ -9,11 +9,10 @@ from hashlib import sha256
 from pathlib import Path
 from typing import Literal, NamedTuple, Protocol, runtime_checkable
 
-from operad.configs.printable import printable
 from operad.configs.static_code import Module
 from operad.operators.mcp_pins import ToolPins
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.text import shortened
+from operad.runtime.values.text import printable, shortened
 
 Kind = Literal[
     "code",

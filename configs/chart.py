@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from operad.configs.loader import Configuration
-from operad.runtime.graph.chart import chart_lines, label
+from operad.runtime.graph.chart import draw
+from operad.runtime.values.mermaid import Flowchart, markdown_page
 
 
 def experts_chart(configuration: Configuration) -> str:
@@ -14,33 +13,22 @@ def experts_chart(configuration: Configuration) -> str:
     Returns:
         Mermaid's code.
     """
-    return "\n".join(["flowchart TD", *_lines(configuration)]) + "\n"
+    flowchart, leader = Flowchart(), configuration.spec.leader
+    if leader:
+        flowchart.node("leader", leader.profile.name, "hexagon")
+    for number, (name, workflow) in enumerate(configuration.workflows.items()):
+        flowchart.begin_frame(number, name)
+        draw(workflow.graph(), flowchart, (number,))
+        flowchart.end_frame()
+        if leader:
+            flowchart.edge("leader", number)
+    return flowchart.code()
 
 
 def experts_page(configuration: Configuration) -> str:
     """Return the flowchart and a table of the experts as Markdown."""
     spec = configuration.spec
     members = [*([spec.leader] if spec.leader else []), *spec.experts]
-    rows = [("expert", "does"), ("---", "---"), *((member.profile.name, member.profile.desc) for member in members)]
-    table = "\n".join(f"| {' | '.join(map(_cell, row))} |" for row in rows)
-    return (
-        f"# {_cell(spec.app.name or configuration.name)}\n\n```mermaid\n{experts_chart(configuration)}```\n\n{table}\n"
-    )
-
-
-def _lines(configuration: Configuration) -> Iterator[str]:
-    lead = configuration.spec.leader
-    if lead:
-        yield f"  leader{{{{{label(lead.profile.name)}}}}}"
-    for number, (name, workflow) in enumerate(configuration.workflows.items()):
-        yield f"  subgraph x{number} [{label(name)}]"
-        yield from chart_lines(workflow.graph(), f"x{number}", "    ")
-        yield "  end"
-        if lead:
-            yield f"  leader --> x{number}"
-
-
-def _cell(text: str) -> str:
-    return "".join(
-        f"\\{character}" if character in "\\|`*_[]<>#" else character for character in " ".join(text.split())
-    )
+    rows = [(member.profile.name, member.profile.desc) for member in members]
+    title = spec.app.name or configuration.name
+    return markdown_page(title, experts_chart(configuration), ("expert", "does"), rows)

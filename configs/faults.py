@@ -44,6 +44,7 @@ class Faults:
         self.written = document.written
         self._issues: dict[tuple[str, str, int, str], Issue] = {}
         self._left_out: Sequence[Path_] = ()
+        self._cause: ValidationError | None = None
 
     def __bool__(self) -> bool:
         return bool(self._issues)
@@ -57,14 +58,16 @@ class Faults:
         fault = (code, message, self._document.line(path), key)  # YAML aliases repeat a fault; it is reported once
         self._issues.setdefault(fault, Issue(code, message, self._document.where(path)))
 
-    def report_doubles(self, what: str, names: Sequence[str]) -> None:
-        """Add a fault for each name that occurs earlier in the list."""
-        for number, name in enumerate(names):
-            if name in names[:number]:
-                self.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
+    def report_doubles(self, **names: Sequence[str]) -> None:
+        """Add a fault for each name of a list that occurs earlier in it; `names` are lists by what they name."""
+        for what, of_kind in names.items():
+            for number, name in enumerate(of_kind):
+                if name in of_kind[:number]:
+                    self.report((f"{what}s", number), "duplicate-name", f"another {what} is called {name!r} too")
 
     def report_validation(self, path: Path_, error: ValidationError) -> None:
         """Add all faults that pydantic found in the value at `path`."""
+        self._cause = error
         problems = error.errors()
         misspelt = {(*problem["loc"][:-1], meant_key(problem, self._spec)) for problem in problems}
         for problem in problems:
@@ -104,7 +107,9 @@ class Faults:
     def error(self) -> InvalidError:
         """Return all faults as one error, in the order of their lines."""
         issues = sorted(self._issues.items(), key=lambda item: item[0][2])
-        return InvalidError(f"{self._document.name} cannot be used", [issue for _, issue in issues])
+        error = InvalidError(f"{self._document.name} cannot be used", [issue for _, issue in issues])
+        error.__cause__ = self._cause
+        return error
 
 
 def explain(problem: Any, spec: type[BaseModel] = ConfigSpec, written: str | None = None) -> tuple[str, str]:

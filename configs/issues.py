@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from operad.configs.printable import printable
 from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.text import printable
 
 _IN_FILE = re.compile(r"(?P<file>.+?):(?P<line>\d+)(?::\d+)?(?::? (?P<where>.*))?", re.DOTALL)
 _IN_TEXT = re.compile(r"line (?P<line>\d+)(?:, column \d+)?(?: (?P<where>.*))?", re.DOTALL)

@@ -24,6 +24,9 @@ class Keys(NamedTuple):
         return key in self.opening or key in self.harmless
 
 
+NO_KEYS = Keys(frozenset(), frozenset())
+
+
 def keys(opening: str, harmless: str) -> Keys:
     """Return keys from two texts of names, separated by spaces."""
     return Keys(frozenset(opening.split()), frozenset(harmless.split()))

@@ -9,17 +9,13 @@ from dataclasses import dataclass, field, replace
 from importlib.resources import as_file, files
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from operad.configs.build import Builder
+from operad.configs.build import build, make_budget
 from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_trusted, pins_of
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, override
-from operad.configs.names import name_functions, name_operators, name_tools, unknown_operators
-from operad.configs.partial import sound_part
-from operad.configs.policies import make_budget
 from operad.configs.read_capabilities import read_capabilities
+from operad.configs.reading import read_configuration
 from operad.configs.remarks import remarks_on
 from operad.configs.schema import ConfigSpec, ExpertSpec, LeaderSpec
 from operad.operators import Services
@@ -304,36 +300,30 @@ def _read(document: Document, folder: Path) -> tuple[ConfigSpec, Capabilities]:
     If the content is not valid, the valid rest of it is built with stand-ins, to report its faults as well.
     """
     faults = Faults(document)
-    name_operators(document)
-    name_functions(document)
-    name_tools(document)
-    try:
-        spec = ConfigSpec.model_validate(document.data)
-    except ValidationError as error:
-        faults.report_validation((), error)
-        for path, message in unknown_operators(document):
-            faults.report(path, "unknown-operator", message)
-        if partial := sound_part(document.data, error):
-            spec, left_out = partial
-            faults.leave_out(left_out)
-            with suppress(OperadError):
-                capabilities = read_capabilities(document.name, document.data, folder, spec)
-                builder = Builder(spec, folder, faults, StandIns(capabilities))
-                builder.workflows()
-                builder.leader_actions()
-        raise faults.error() from error
-    return spec, read_capabilities(document.name, document.data, folder, spec)
+    spec = read_configuration(document, faults)
+    if spec is not None and not faults:
+        return spec, read_capabilities(document.name, document.data, folder, spec)
+    if spec is not None:
+        with suppress(OperadError):
+            build(spec, folder, faults, StandIns(read_capabilities(document.name, document.data, folder, spec)))
+    raise faults.error()
 
 
 def _build(document: Document, spec: ConfigSpec, capabilities: Capabilities, modules: Modules) -> Configuration:
     faults = Faults(document)
-    builder = Builder(spec, capabilities.folder, faults, modules)
-    workflows, leader_actions = builder.workflows(), builder.leader_actions()
+    built = build(spec, capabilities.folder, faults, modules)
     if faults:
         raise faults.error()
     profiles = tuple(Profile(name=expert.profile.name, description=expert.profile.desc) for expert in spec.experts)
     return Configuration(
-        document.name, spec, profiles, builder.toolkit, builder.services, workflows, leader_actions, capabilities
+        document.name,
+        spec,
+        profiles,
+        built.toolkit,
+        built.services,
+        built.workflows,
+        built.leader_actions,
+        capabilities,
     )
 
 

@@ -6,7 +6,7 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, cast
 
-from operad.configs.names import places
+from operad.configs.reading import places
 from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
 from operad.operators.template import Template
 from operad.runtime.graph.operator import HasGraph

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph, flow_expert
 from operad.configs.loader import load
-from operad.configs.node_capabilities import require_trust
+from operad.configs.read_capabilities import require_trust
 from operad.configs.schema import DurableSpec
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph

@@ -8,7 +8,7 @@ from typing import Any
 from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph
 from operad.configs.loader import load
-from operad.configs.node_capabilities import require_trust
+from operad.configs.read_capabilities import require_trust
 from operad.configs.services import load_services, services_of_environment
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import NodeGraph

@@ -7,11 +7,11 @@ dashed border.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, cast
 
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.runtime.graph.chart import label
+from operad.runtime.values.mermaid import Flowchart, Shape
 
 COLOURS: Mapping[str, str] = {
     "running": "fill:#fff3bf,stroke:#f08c00",
@@ -23,12 +23,11 @@ COLOURS: Mapping[str, str] = {
 }
 """Styles of nodes by their status."""
 
-_MISSING = "missing"
-_SHAPES: Mapping[str, tuple[str, str]] = {
-    "start": ("([", "])"),
-    "end": ("([", "])"),
-    "if-else": ("{{", "}}"),
-    "question-classifier": ("{{", "}}"),
+_SHAPES: Mapping[str, Shape] = {
+    "start": "round",
+    "end": "round",
+    "if-else": "hexagon",
+    "question-classifier": "hexagon",
 }
 
 
@@ -44,18 +43,22 @@ def write(graph: NodeGraph, status: Mapping[str, str] | None = None) -> str:
     Returns:
         The flowchart in Mermaid's language.
     """
-    chart = _Chart(graph)
-    lines = ["flowchart TD", *chart.level("", "  "), *chart.edges()]
-    shown = {node_id: state for node_id, state in (status or {}).items() if state in COLOURS and node_id in chart.names}
+    by_id = {node.id: graph.by_id[node.id] for node in graph.nodes}  # of several with one id, the first
+    ends = [end for edge in graph.edges for end in (edge.source, edge.target)]
+    missing = [end for end in dict.fromkeys(ends) if end not in by_id]
+    around = {node_id: list(_ancestors(node_id, by_id)) for node_id in by_id}
+    chart = Flowchart()
+    _write_nodes(chart, by_id, around)
+    for node_id in missing:
+        chart.node(node_id, node_id)
+    frames = {ancestors[0] for ancestors in around.values() if ancestors}
+    for edge in graph.edges:
+        if _can_be_drawn(edge, around, frames):
+            chart.edge(edge.source, edge.target, port_label(by_id.get(edge.source), edge.port))
     for state, colours in COLOURS.items():
-        if ids := [chart.names[node_id] for node_id, each in shown.items() if each == state]:
-            lines += [f"  classDef {state} {colours}", f"  class {','.join(ids)} {state}"]
-    if chart.missing:
-        lines += [
-            f"  classDef {_MISSING} stroke-dasharray:4",
-            f"  class {','.join(chart.names[node_id] for node_id in chart.missing)} {_MISSING}",
-        ]
-    return "\n".join(lines) + "\n"
+        chart.style(state, colours, [key for key, each in (status or {}).items() if each == state and key in by_id])
+    chart.style("missing", "stroke-dasharray:4", missing)
+    return chart.code()
 
 
 def port_label(node: NodeSpec | None, port: int) -> str:
@@ -70,66 +73,43 @@ def port_label(node: NodeSpec | None, port: int) -> str:
     return f"port {port}" if port else ""
 
 
-class _Chart:
-    """Nodes of the chart: their names in it, and their containers."""
+def _ancestors(node_id: str, by_id: Mapping[str, NodeSpec]) -> Sequence[str]:
+    """Return the containers around a node, innermost first; none if they form a cycle or one does not exist."""
+    ancestors: list[str] = []
+    parent = by_id[node_id].parent
+    while parent:
+        if parent not in by_id or parent == node_id or parent in ancestors:
+            return ()
+        ancestors.append(parent)
+        parent = by_id[parent].parent
+    return ancestors
 
-    def __init__(self, graph: NodeGraph) -> None:
-        self._graph = graph
-        by_id = graph.by_id
-        self._by_id = {node.id: by_id[node.id] for node in graph.nodes}  # `by_id` has another order
-        ends = [end for edge in graph.edges for end in (edge.source, edge.target)]
-        self.missing = [end for end in dict.fromkeys(ends) if end not in self._by_id]
-        self.names = {node_id: f"n{number}" for number, node_id in enumerate([*self._by_id, *self.missing])}
-        self._ancestors_of = {node_id: list(self._ancestors(node_id)) for node_id in self._by_id}
-        self._children: dict[str, list[str]] = {}
-        for node_id, around in self._ancestors_of.items():
-            self._children.setdefault(around[0] if around else "", []).append(node_id)
 
-    def _ancestors(self, node_id: str) -> Iterator[str]:
-        """Yield the containers around a node, innermost first; none if they form a cycle or one does not exist."""
-        ancestors: list[str] = []
-        parent = self._by_id[node_id].parent
-        while parent:
-            if parent not in self._by_id or parent == node_id or parent in ancestors:
-                return
-            ancestors.append(parent)
-            parent = self._by_id[parent].parent
-        yield from ancestors
+def _write_nodes(chart: Flowchart, by_id: Mapping[str, NodeSpec], around: Mapping[str, Sequence[str]]) -> None:
+    """Write the nodes, those inside a container in its frame; a stack, because containers may be nested deeply."""
+    children: dict[str, list[str]] = {}
+    for node_id, ancestors in around.items():
+        children.setdefault(ancestors[0] if ancestors else "", []).append(node_id)
+    stack = [iter(children.get("", ()))]
+    while stack:
+        for node_id in stack[-1]:
+            node_type = by_id[node_id].type
+            if node_id in children:
+                chart.begin_frame(node_id, f"{node_type} {node_id}")
+                stack.append(iter(children[node_id]))
+                break
+            chart.node(node_id, f"{node_type} {node_id}", _SHAPES.get(node_type, "box"))
+        else:
+            stack.pop()
+            if stack:
+                chart.end_frame()
 
-    def level(self, parent: str, indent: str) -> Iterator[str]:
-        """Yield the lines of the nodes inside a container; for an empty id, of the whole chart."""
-        stack = [(iter(self._children.get(parent, ())), indent)]
-        while stack:
-            ids, indent = stack[-1]
-            for node_id in ids:
-                name, text = self.names[node_id], label(f"{self._by_id[node_id].type} {node_id}")
-                if node_id in self._children:
-                    yield f"{indent}subgraph {name} [{text}]"
-                    stack.append((iter(self._children[node_id]), indent + "  "))
-                    break
-                left, right = _SHAPES.get(self._by_id[node_id].type, ("[", "]"))
-                yield f"{indent}{name}{left}{text}{right}"
-            else:
-                stack.pop()
-                if stack:
-                    yield f"{stack[-1][1]}end"
-                else:
-                    yield from (f"{indent}{self.names[each]}[{label(each)}]" for each in self.missing)
 
-    def edges(self) -> Iterator[str]:
-        """Yield the lines of the edges. Mermaid cannot draw edges between a container and the nodes inside it."""
-        for edge in self._graph.edges:
-            if self._can_be_drawn(edge):
-                text = port_label(self._by_id.get(edge.source), edge.port)
-                arrow = f"-->|{label(text)}|" if text else "-->"
-                yield f"  {self.names[edge.source]} {arrow} {self.names[edge.target]}"
-
-    def _can_be_drawn(self, edge: Edge) -> bool:
-        inside = edge.source in self._ancestors_of.get(edge.target, ()) or edge.target in self._ancestors_of.get(
-            edge.source, ()
-        )
-        itself_a_frame = edge.source == edge.target and edge.source in self._children
-        return not inside and not itself_a_frame
+def _can_be_drawn(edge: Edge, around: Mapping[str, Sequence[str]], frames: Collection[str]) -> bool:
+    """Return False for an edge between a container and itself or a node inside it, which Mermaid cannot draw."""
+    source, target = edge.source, edge.target
+    inside = source in around.get(target, ()) or target in around.get(source, ())
+    return not (inside or (source == target and source in frames))
 
 
 def _list(value: Any) -> Sequence[Any]:

@@ -9,6 +9,7 @@ from operad.flows.flowchart import write
 from operad.flows.node_graph import NodeGraph
 from operad.operators.media.mermaid import render_mermaid
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.mermaid import markdown_page
 
 PictureTarget = Literal["svg", "png", "md"]
 
@@ -54,10 +55,4 @@ def _markdown(graph: NodeGraph, status: Mapping[str, str]) -> str:
         ]
         for node in graph.nodes
     ]
-    lines = [heads, ["---"] * len(heads), *([_cell(each) for each in row] for row in rows)]
-    table = "\n".join(f"| {' | '.join(line)} |" for line in lines)
-    return f"# {_cell(graph.name)}\n\n```mermaid\n{write(graph, status)}```\n\n{table}\n"
-
-
-def _cell(text: str) -> str:
-    return "".join(f"\\{each}" if each in "\\|`*_[]<>#" else each for each in " ".join(text.split()))
+    return markdown_page(graph.name, write(graph, status), heads, rows)

@@ -33,7 +33,7 @@ class Integration:
     Attributes:
         name: Name of the platform.
         node_types: Classes of node types (`NodeOperator`), by the names of the types.
-        capabilities: What the parameters of a node type can do (`operad.configs.node_capabilities.NodeCapabilities`), by
+        capabilities: What the parameters of a node type can do (`operad.configs.read_capabilities.NodeCapabilities`), by
             the names of the types; a file with nodes of another type needs trust.
         formats: Formats of files (`Format`), by their names.
         commands: Functions with Typer's annotations, by the names of the commands below ``operad evaluate``.

@@ -14,16 +14,15 @@ import typer
 from operad.cli.durable import Database, database_option, new_run_id, open_ledger
 from operad.cli.evaluate.work import progress, run_interruptibly
 from operad.cli.formats import refuse_unwritable, write_file
-from operad.cli.options import BaseUrl, ExpertName, ModelName, WorkflowFile
+from operad.cli.options import BaseUrl, ExpertName, ModelName, PricesFile, WorkflowFile
 from operad.cli.tables import Report, show
 from operad.cli.trust_store import Trusted, trusting
-from operad.configs.prices import PricesFile
-from operad.configs.printable import printable
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.evaluators import Evaluator
 from operad.runtime.evaluation import Comparison, Dataset, EvaluationReport, contains, equals
 from operad.runtime.evaluation.tables import measurement_tables, report_tables
 from operad.runtime.values.errors import InputError, describe, did_you_mean
+from operad.runtime.values.text import printable
 from operad.runtime.workflow.evaluate import AT_ONCE
 from operad.runtime.workflow.measure import measure
 from operad.server.view.evaluation import markdown as markdown_of

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, cast
 import yaml
 from pydantic import AfterValidator, Field
 
-from operad.configs.names import name_operators, places
+from operad.configs.reading import name_operators, places
 from operad.flows.formats.yaml_text import TextDumper
 from operad.runtime.values.document import Document
 from operad.runtime.values.errors import InputError, did_you_mean

@@ -8,11 +8,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from operad.configs.optimise.state import Line, State, replayed
-from operad.configs.written import write_whole
 from operad.flows.flowchart import write
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.picture import draw
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import write_whole
 from operad.runtime.values.lines import add_line, read_lines
 
 BEST = "best.yaml"

@@ -15,7 +15,7 @@ from operad.configs.capabilities import Capabilities, Trust, UntrustedError, is_
 from operad.configs.faults import Faults
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.optimise.verify import Verifier, VerifySpec, make_verifier
-from operad.configs.parts import Part, Place, class_parts, parts_capabilities
+from operad.configs.read_capabilities import Part, Place, class_parts, parts_capabilities
 from operad.configs.schema import Spec
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InputError

@@ -6,8 +6,7 @@ from collections.abc import Iterator
 
 from operad.configs.capabilities import Capability
 from operad.configs.keys import keys
-from operad.configs.node_capabilities import NodeCapabilities
-from operad.configs.parts import Part, Place, sending, shown_host
+from operad.configs.read_capabilities import NodeCapabilities, Part, Place, sending, shown_host
 from operad.evaluators.dry_run_services import PNG
 from operad.integrations.comfyui.node import ComfyUIParams
 from operad.integrations.comfyui.server import ComfyUIServer

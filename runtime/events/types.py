@@ -37,7 +37,7 @@ class Event(Struct, frozen=True, kw_only=True):
 
     def as_dict(self) -> dict[str, Any]:
         """Return the event as plain values, with the name of its type first, under ``event``."""
-        values = {name: _plain(getattr(self, name)) for name in self.__struct_fields__}
+        values = {name: plain(getattr(self, name)) for name in self.__struct_fields__}
         return {"event": type(self).__name__, **values}
 
 
@@ -395,16 +395,17 @@ Listener = Callable[[Event], object]
 """Function that receives events. It is called in the thread of the run and must not block."""
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
+    """Return a field of an event as plain values: texts, numbers, lists and dictionaries."""
     if isinstance(value, Value):
         try:
             return value.model_dump(mode="json", fallback=str)
         except UnicodeEncodeError:  # half a surrogate pair in a name
-            return _plain(value.model_dump())
+            return plain(value.model_dump())
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}  # pyright: ignore
+        return {str(key): plain(item) for key, item in value.items()}  # pyright: ignore
     if isinstance(value, tuple | list):
-        return [_plain(item) for item in value]  # pyright: ignore
+        return [plain(item) for item in value]  # pyright: ignore
     if isinstance(value, WorkflowStatus):
         return value.value
     return value if value is None or isinstance(value, str | int | float) else str(value)

@@ -2,13 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from operad.runtime.graph.operator import OperatorGraph
-from operad.runtime.values.text import short_line
-
-MAX_LABEL = 60
-"""Maximum number of characters of a label."""
+from operad.runtime.values.mermaid import Flowchart
 
 
 def chart(graph: OperatorGraph) -> str:
@@ -17,45 +12,43 @@ def chart(graph: OperatorGraph) -> str:
     Args:
         graph: The graph, which may have issues.
     """
-    return "\n".join(["flowchart TD", *chart_lines(graph)]) + "\n"
+    flowchart = Flowchart()
+    draw(graph, flowchart)
+    return flowchart.code()
 
 
-def label(text: str) -> str:
-    """Return a text as a quoted Mermaid label: on one line, shortened, and with special characters escaped."""
-    line = short_line(text, MAX_LABEL)
-    safe = "".join(char if char.isalnum() or char in " -_.,:/…" else f"#{ord(char)};" for char in line)
-    return f'"{safe or " "}"'
-
-
-def chart_lines(
-    graph: OperatorGraph, prefix: str = "", indent: str = "  ", around: frozenset[int] = frozenset()
-) -> Iterator[str]:
-    """Yield the lines of a workflow's nodes and edges; a workflow inside an operator becomes a subgraph.
+def draw(
+    graph: OperatorGraph,
+    flowchart: Flowchart,
+    place: tuple[object, ...] = (),
+    around: frozenset[int] = frozenset(),
+) -> None:
+    """Draw a workflow in a flowchart; a workflow inside an operator is drawn in a frame.
 
     Args:
         graph: The graph, which may have issues.
-        prefix: Prefix of the names of nodes, so that several workflows can be in one chart.
-        indent: Text before each line.
+        flowchart: The flowchart.
+        place: Place of the workflow among those in the flowchart.
         around: The Python `id` of each workflow around this one, so that a workflow that contains itself is drawn once.
     """
     parents = {parent for before in graph.before.values() for parent in before}
-    names = {key: f"{prefix}n{number}" for number, key in enumerate(dict.fromkeys([*graph.before, *parents]))}
-    for key, name in names.items():
+    for key in dict.fromkeys([*graph.before, *parents]):
         operator = graph.operators.get(key)
         workflows = (operator and operator.runs_workflows) or ()
         inner_workflows = [workflow for workflow in workflows if id(workflow) not in around]
         if not inner_workflows:
-            yield f"{indent}{name}[{label(key)}]"
+            flowchart.node((*place, key), key)
             continue
-        yield f"{indent}subgraph {name} [{label(key)}]"
+        flowchart.begin_frame((*place, key), key)
         for number, inner in enumerate(inner_workflows):
-            yield from chart_lines(inner.graph(), f"{name}w{number}", f"{indent}  ", around | {id(inner)})
-        yield f"{indent}end"
+            draw(inner.graph(), flowchart, (*place, key, number), around | {id(inner)})
+        flowchart.end_frame()
     for key, before in graph.before.items():
         for parent, ports in before.items():
-            arrow = f"-->|{label(', '.join(sorted(ports)))}|" if ports else "-->"
-            yield f"{indent}{names[parent]} {arrow} {names[key]}"
+            flowchart.edge((*place, parent), (*place, key), ", ".join(sorted(ports)))
     tails = [key for key in graph.before if key not in parents]
     for number, evaluator in enumerate(graph.evaluators):
-        yield f"{indent}{prefix}e{number}([{label(evaluator.get_id())}])"
-        yield from (f"{indent}{names[tail]} -.-> {prefix}e{number}" for tail in tails)
+        judge = (*place, number)
+        flowchart.node(judge, evaluator.get_id(), "round")
+        for tail in tails:
+            flowchart.edge((*place, tail), judge, dotted=True)

@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from operad.runtime import events
 from operad.runtime.events import Event
+from operad.runtime.events.types import plain
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowStatus
 
@@ -23,7 +24,7 @@ MOST_STREAMED = 100_000
 """Maximum number of characters of a streamed answer to store until the whole answer is known."""
 
 _STAMP = frozenset(Event.__struct_fields__)
-_VERDICT = frozenset(events.RoundFinished.__struct_fields__) - _STAMP
+_VERDICT = [name for name in events.RoundFinished.__struct_fields__ if name not in _STAMP]
 
 
 @dataclass(slots=True, eq=False)
@@ -172,7 +173,7 @@ class Trace:
             case events.RunStarted():
                 return self._run_started(event)
             case events.RunFinished():
-                return self._run_ended(event, "done", event.message.usage, message=event.as_dict()["message"])
+                return self._run_ended(event, "done", event.message.usage, message=plain(event.message))
             case events.RunFailed():
                 state = "stopped" if event.error == events.CANCELLED else "failed"
                 return self._run_ended(event, state, event.usage, error=event.error)
@@ -201,7 +202,7 @@ class Trace:
             case events.OperatorFinished():
                 state = span.state if span.state in ("cached", "kept") else "done"
                 span.usage = event.message.usage
-                return self._end_operator(event, span, state, message=event.as_dict()["message"])
+                return self._end_operator(event, span, state, message=plain(event.message))
             case events.OperatorFailed() | events.OperatorCancelled():
                 span.usage = event.usage
                 error = {"error": event.error} if isinstance(event, events.OperatorFailed) else {}
@@ -212,7 +213,7 @@ class Trace:
                 span.state = "cached" if isinstance(event, events.CacheHit) else "kept"
                 return [span]
             case events.TaskBuilt():
-                span.details.setdefault("tasks", []).append(event.as_dict()["task"])
+                span.details.setdefault("tasks", []).append(plain(event.task))
                 return [span]
             case events.Progress():
                 span.details["progress"] = [event.done, event.total]
@@ -224,9 +225,8 @@ class Trace:
         """Apply an event of a model call, a tool call or a question of an operator."""
         match event:
             case events.ModelAsked():
-                fields = event.as_dict()
                 asked = self._begin(("model", event.call_id), span, "model", event, event.model)
-                asked.details.update(messages=fields["messages"], tools=fields["tools"])
+                asked.details.update(messages=plain(event.messages), tools=plain(event.tools))
                 return [asked]
             case events.TokenStreamed():
                 return self._text_streamed(event, span)
@@ -236,15 +236,14 @@ class Trace:
                 return self._end(("model", event.call_id), event, "failed", error=event.error)
             case events.ToolCalled():
                 called = self._begin(("tool", event.path, event.call_id), span, "tool", event, event.tool)
-                called.details["arguments"] = event.as_dict()["arguments"]
+                called.details["arguments"] = plain(event.arguments)
                 return [called]
             case events.ToolReturned():
                 state = "failed" if event.failed else "done"
                 return self._end(("tool", event.path, event.call_id), event, state, result=event.result)
             case events.Interrupted():
-                fields = event.as_dict()
                 asked = self._begin(("question", event.interrupt_id), span, "question", event, event.interrupt_id)
-                asked.details.update(question=event.question, schema=fields["schema"])
+                asked.details.update(question=event.question, schema=plain(event.schema))
                 if event.tool is not None:  # as text, because JavaScript rounds large numbers
                     asked.details["arguments"] = json.dumps(event.arguments, indent=2, ensure_ascii=False, default=str)
                 return [asked]
@@ -277,7 +276,7 @@ class Trace:
             return [operator] if operator else []
         item = self._begin(("item", event.path), operator, "item", event, event.path[-1])
         if event.item is not None:
-            item.details["item"] = event.as_dict()["item"]
+            item.details["item"] = plain(event.item)
         return [operator, item]
 
     def _round_started(self, event: events.RoundStarted) -> Sequence[Span]:
@@ -296,7 +295,7 @@ class Trace:
         return [*([item] if item else []), *closed, span]
 
     def _round_ended(self, event: events.RoundFinished) -> Sequence[Span]:
-        verdict = {name: value for name, value in event.as_dict().items() if name in _VERDICT}
+        verdict = {name: plain(getattr(event, name)) for name in _VERDICT}
         ended = self._end(("round", event.path), event, "done", **verdict)
         if item := self._open.get(("item", event.path)):  # ended for now; `_round_started` opens it again
             item.end, item.state = event.time, "done" if event.status is WorkflowStatus.SUCCESS else "failed"
@@ -304,12 +303,16 @@ class Trace:
         return ended
 
     def _operator_kept(self, event: events.OperatorKept) -> Sequence[Span]:
-        """Note an operator that keeps its message in the details of the round; items of maps are left out."""
-        span = self._open.get(("round", event.path[:-1]))
-        if span is None or _is_item(event):
-            return []
-        span.details.setdefault("kept", []).append(event.operator_id)
-        return [span]
+        """Note an operator that keeps its message in the details of the round; count kept items of a map in the map."""
+        if _is_item(event):
+            span = self._operator(event.path)
+            if span is not None:
+                span.details["kept_items"] = span.details.get("kept_items", 0) + 1
+        else:
+            span = self._open.get(("round", event.path[:-1]))
+            if span is not None:
+                span.details.setdefault("kept", []).append(event.operator_id)
+        return [span] if span is not None else []
 
     def _enclosing(self, event: Event) -> Span | None:
         """Return the span that contains the operator of an event: a round, an operator or the run."""
@@ -376,8 +379,7 @@ class Trace:
         if ("model", event.call_id) not in self._open:  # its start was not reported
             asked = self._begin(("model", event.call_id), span, "model", event, event.model)
             asked.start -= event.usage.seconds
-        fields = event.as_dict()
-        ended = self._end(("model", event.call_id), event, "done", text=event.text, tool_calls=fields["tool_calls"])
+        ended = self._end(("model", event.call_id), event, "done", text=event.text, tool_calls=plain(event.tool_calls))
         for call in ended:
             if event.finish_reason:
                 call.details["finish_reason"] = event.finish_reason
@@ -427,6 +429,15 @@ class Trace:
         span.end, span.state, span.version = max(span.start, event.time), state, self.version
         span.details.update(details)
         return [span]
+
+
+def answer_text(message: Mapping[str, Any], path: Sequence[str]) -> str:
+    """Return the answer in a message of a span or, if the path is that of an item of a map, in the part of the item."""
+    item, parts = MapItem.parse(path[-1]), message.get("parts") or ()
+    if item and item.index < len(parts):
+        message = parts[item.index]
+    text: str = message.get("scratchpad", "")
+    return text or json.dumps(message.get("outputs", {}), ensure_ascii=False, default=str, indent=1)
 
 
 def structural(path: Sequence[str]) -> tuple[str, ...]:

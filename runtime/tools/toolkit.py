@@ -9,6 +9,7 @@ from pydantic import BeforeValidator, Field
 
 from operad.runtime.tools.tool import DescribedFunction, Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.values.errors import ToolError, did_you_mean
+from operad.runtime.values.mermaid import Flowchart, Shape
 from operad.runtime.values.message import new_id
 from operad.runtime.values.value import Record, Value
 
@@ -57,7 +58,7 @@ class Recommendation(Record):
 
 Node = TypeVar("Node", Action, Tool, ToolGroup)
 
-_SHAPES: dict[type, tuple[str, str]] = {Action: ("[", "]"), Tool: ("([", "])"), ToolGroup: ("[[", "]]")}
+_SHAPES: dict[type, Shape] = {Action: "box", Tool: "round", ToolGroup: "double"}
 
 
 class Toolkit:
@@ -290,16 +291,13 @@ class Toolkit:
 
     def to_mermaid(self) -> str:
         """Return a Mermaid flowchart: actions as boxes, tools rounded, groups with double sides, Call edges dotted."""
-        names = {key: f"n{number}" for number, key in enumerate(self._items)}
-        lines = ["flowchart LR"]
+        chart = Flowchart("LR")
         for key, item in self._items.items():
-            opening, closing = next(shape for kind, shape in _SHAPES.items() if isinstance(item, kind))
-            lines.append(f'    {names[key]}{opening}"{_escaped(item.name)}"{closing}')
+            chart.node(key, item.name, next(shape for kind, shape in _SHAPES.items() if isinstance(item, kind)))
         for start, scores in self._scores.items():
             for end, score in scores.items():
-                arrow = "-->" if isinstance(self._items[end], Action) else "-.->"
-                lines.append(f"    {names[start]} {arrow}|{score:g}| {names[end]}")
-        return "\n".join(lines) + "\n"
+                chart.edge(start, end, f"{score:g}", dotted=not isinstance(self._items[end], Action))
+        return chart.code()
 
     def _items_of(self, kind: type[Node]) -> tuple[Node, ...]:
         return tuple(item for item in self._items.values() if isinstance(item, kind))
@@ -374,10 +372,3 @@ class Toolkit:
 
     def _unknown_error(self, name: str, same_kind: Sequence[Action | Tool | ToolGroup]) -> ToolError:
         return ToolError(f"{name!r} is not in the toolkit{did_you_mean(name, [item.name for item in same_kind])}")
-
-
-def _escaped(text: str) -> str:
-    """Return a text escaped for a quoted label of Mermaid."""
-    for character, escape in (("#", "#35;"), ('"', "#quot;"), ("<", "#lt;"), (">", "#gt;"), ("\n", "<br/>")):
-        text = text.replace(character, escape)
-    return text

@@ -1,13 +1,17 @@
-"""Texts shortened or fenced for errors, tables and prompts, and texts without halves of surrogate pairs."""
+"""Texts shortened or fenced for errors, tables and prompts, texts that are safe to print, and texts in UTF-8."""
 
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, TextIO, cast
 
 BACKTICKS = re.compile(r"`{3,}")
 """Fences in a text."""
+
+_CONTROLS = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
+"""Characters that control a terminal: all control characters (C0, DEL, C1) except line breaks and tabs."""
 
 
 def shortened(text: str, most: int) -> str:
@@ -51,3 +55,20 @@ def fence(text: str) -> str:
 def cut(text: str, most: int) -> str:
     """Return the text, cut to `most` characters with a note on the missing length."""
     return text if len(text) <= most else f"{text[:most]}\n[… cut: {len(text) - most:,} more characters]"
+
+
+def printable(text: str) -> str:
+    """Return the text on one line, with control characters escaped."""
+    text = " ".join(text.splitlines())
+    return "".join(char if char.isprintable() else f"\\x{ord(char):02x}" for char in text)
+
+
+def harmless(text: str) -> str:
+    """Return the text with control characters, except line breaks and tabs, escaped as in JSON."""
+    return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text.replace("\r\n", "\n"))
+
+
+def put(text: str, to: TextIO | None = None) -> None:
+    """Print text of models or files to stdout or another stream; for a terminal, control characters are escaped."""
+    stream = to or sys.stdout
+    print(harmless(text) if stream.isatty() else text, file=stream)

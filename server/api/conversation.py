@@ -10,9 +10,9 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.json_schema import SkipJsonSchema
 
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError

@@ -14,13 +14,13 @@ from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from mcp_types import CallToolRequestParams, CallToolResult, ListToolsResult, PaginatedRequestParams, TextContent, Tool
 from pydantic import Field, JsonValue, ValidationError
 
-from operad.configs.answers import describe_answer
 from operad.flows.check import OUTCOME
 from operad.operators.nodes.flow import SYSTEM
 from operad.operators.variables import VariableType
 from operad.runtime import events
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.typed_answers import describe_answer
 from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
 from operad.runtime.values.verdict_text import finding_lines, verdict_text

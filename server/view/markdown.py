@@ -11,12 +11,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from operad.runtime.observe.critical_path import critical_path
-from operad.runtime.observe.trace import Graph, Span, Trace
+from operad.runtime.observe.trace import Graph, Span, Trace, answer_text
 from operad.runtime.values.fault import Fault
-from operad.runtime.values.map_item import MapItem, without_index
+from operad.runtime.values.map_item import without_index
+from operad.runtime.values.mermaid import Flowchart
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
-from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in
 
 MOST_ROWS = 100
@@ -35,6 +35,7 @@ _COLOURS = {
     "failed": "fill:#fcefee,stroke:#c02b22,color:#1b1e23",
     "other": "fill:#f6f6f4,stroke:#68707b,color:#1b1e23",
 }
+_STYLES: Mapping[str, str] = {"done": "done", "cached": "done", "kept": "done", "failed": "failed"}
 
 
 def markdown(trace: Trace) -> str:
@@ -159,7 +160,7 @@ def _changes(trace: Trace, before: Span, after: Span) -> Iterator[str]:
         own = answers.get(path) or answers.get((*path[:-1], without_index(path[-1])), {})
         if before.id in own and after.id in own:
             yield f"{'/'.join(path)}:"
-            lines = changed_lines(_said(own[before.id], path), _said(own[after.id], path))
+            lines = changed_lines(answer_text(own[before.id], path), answer_text(own[after.id], path))
             yield from lines or ["(the same answer again)"]
 
 
@@ -170,14 +171,6 @@ def _round_around(trace: Trace, span: Span, *rounds: Span) -> Span | None:
         if span in rounds:
             return span
     return None
-
-
-def _said(message: Mapping[str, Any], path: tuple[str, ...]) -> str:
-    """Return the answer in a message or, if the path is that of an item of a map, in the part of the item."""
-    item, parts = MapItem.parse(path[-1]), message.get("parts") or ()
-    if item and item.index < len(parts):
-        message = parts[item.index]
-    return str(message.get("scratchpad") or to_json(message.get("outputs") or {}))
 
 
 def _errors(trace: Trace) -> Iterator[str]:
@@ -208,32 +201,21 @@ def _enclosing_paths(path: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
 def _picture(graph: Graph, by_name: Mapping[str, Sequence[Span]]) -> str:
     if not 0 < len(by_name) <= MOST_IN_PICTURE:
         return ""
-    numbers = {name: index for index, name in enumerate(by_name)}
+    chart = Flowchart()
+    for name in by_name:
+        chart.node(name, name)
+    edges = [(before, name, False) for name in by_name for before in graph.before.get(name, ()) if before in by_name]
     tails = [name for name in graph.before if not any(name in before for before in graph.before.values())]
-    edges = [
-        (numbers[predecessor], "-->", index)
-        for name, index in numbers.items()
-        for predecessor in graph.before.get(name, ())
-        if predecessor in numbers
-    ]
-    edges += [(numbers[predecessor], "-.->", numbers[judge]) for judge in graph.judges for predecessor in tails]
-    lines = ["```mermaid", "flowchart TD"]
-    for name, spans in by_name.items():
-        state = spans[-1].state if spans else "other"
-        style = "done" if state in ("cached", "kept") else state if state in _COLOURS else "other"
-        lines.append(f'  n{numbers[name]}["{_label(name)}"]:::{style}')
-    lines += [f"  n{source} {line} n{target}" for source, line, target in edges[:MOST_LINES]]
-    lines += [f"  classDef {style} {colours}" for style, colours in _COLOURS.items()]
-    return "\n".join([*lines, "```"])
+    edges += [(tail, judge, True) for judge in graph.judges for tail in tails]
+    for before, name, dotted in edges[:MOST_LINES]:
+        chart.edge(before, name, dotted=dotted)
+    styles = {name: _STYLES.get(spans[-1].state, "other") if spans else "other" for name, spans in by_name.items()}
+    for style, colours in _COLOURS.items():
+        chart.style(style, colours, [name for name, each in styles.items() if each == style])
+    return f"```mermaid\n{chart.code()}```"
 
 
 # Texts
-
-
-def _label(name: str) -> str:
-    """Return a name as a label in Mermaid; special characters are replaced."""
-    text = "".join(character if character.isalnum() or character in " -_.," else "·" for character in name)
-    return shortened(text, 40).strip() or "·"
 
 
 def code(text: str, most: int = MOST_OF_A_NAME) -> str:

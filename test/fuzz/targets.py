@@ -19,7 +19,6 @@ from pydantic import ValidationError
 from samples import as_json, definitions, fenced, graph, joined, lines
 
 from operad.cli.evaluate.work import evaluate
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.configs.capabilities import Capabilities
 from operad.configs.flow import find_graph
 from operad.configs.inputs import job_of
@@ -82,6 +81,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.words import words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched

@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
-from operad.configs.names import name_functions, name_operators
+from operad.configs.reading import name_functions, name_operators
 from operad.flows.edit.paths import Step
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.values.document import parse_document

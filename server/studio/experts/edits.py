@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from operad.configs.loader import preview_text
-from operad.configs.names import places
+from operad.configs.reading import places
 from operad.flows.edit import (
     AddNode,
     Connect,

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 from operad.configs.loader import Configuration, preview_text
-from operad.configs.names import name_functions, name_operators, places
+from operad.configs.reading import name_functions, name_operators, places
 from operad.configs.schema import LeaderSpec, OperatorSpec, WorkflowLikeSpec
 from operad.flows.edit.paths import Step
 from operad.flows.formats.shapes import list_of

@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 from operad.configs.flow import MAX_BYTES, called, is_configuration, read_file
 from operad.configs.issues import located, placed
-from operad.configs.written import unwritable, write_whole
 from operad.flows.formats.format import Format
 from operad.flows.formats.table import FORMATS, find_format, load_as
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
+from operad.runtime.values.file import unwritable, write_whole
 
 SUFFIXES = frozenset({".yaml", ".yml", ".json", ".zip", ".png", ".txt", ".md"})
 MOST_FILES = 500

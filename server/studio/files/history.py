@@ -13,9 +13,9 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
-from operad.configs.written import unwritable, write_whole
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import unwritable, write_whole
 
 MOST_STEPS = 500
 """Maximum number of stored steps of a file; the oldest are removed when the file is opened."""

@@ -10,7 +10,6 @@ from threading import RLock
 from typing import Literal
 
 from operad.configs.flow import called, read_file
-from operad.configs.written import write_whole
 from operad.flows.edit import Operation, apply
 from operad.flows.formats.format import Format
 from operad.flows.formats.operad import OPERAD
@@ -18,6 +17,7 @@ from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
+from operad.runtime.values.file import write_whole
 from operad.server.studio.experts.edits import edited
 from operad.server.studio.experts.graph import graph_of
 from operad.server.studio.files.folder import EXPERTS, read_any

@@ -10,10 +10,10 @@ from pathlib import Path
 from threading import Lock
 from typing import Any
 
-from operad.configs.written import write_whole
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.file import write_whole
 from operad.server.studio.files.folder import Folder
 
 MOST = 20

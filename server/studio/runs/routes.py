@@ -16,7 +16,7 @@ from starlette.types import Receive, Scope, Send
 
 from operad.configs.capabilities import Trust, UntrustedError, told
 from operad.configs.loader import load
-from operad.configs.node_capabilities import require_trust
+from operad.configs.read_capabilities import require_trust
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph

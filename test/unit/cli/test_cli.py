@@ -13,8 +13,8 @@ from forked import OPERAD_COMMAND
 from trusting import with_trust
 
 from operad.cli import main as cli
-from operad.configs.answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
+from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 
 CREDITS = Path(__file__).parents[2] / "example" / "release_credits" / "release_credits.yaml"
 

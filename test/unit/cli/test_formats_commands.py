@@ -308,21 +308,21 @@ def test_experts_are_drawn_with_their_workflows_evaluators_and_leader(operad, tm
     assert (status, err) == (0, "")
     assert out == (
         "flowchart TD\n"
-        '  leader{{"Head"}}\n'
-        '  subgraph x0 ["Writer"]\n'
-        '    x0n0["draft"]\n'
-        '    subgraph x0n1 ["each"]\n'
-        '      x0n1w0n0["mend"]\n'
+        '  n0{{"Head"}}\n'
+        '  subgraph n1 ["Writer"]\n'
+        '    n2["draft"]\n'
+        '    subgraph n3 ["each"]\n'
+        '      n4["mend"]\n'
         "    end\n"
-        "    x0n0 --> x0n1\n"
-        '    x0e0(["check"])\n'
-        "    x0n1 -.-> x0e0\n"
+        "    n2 --> n3\n"
+        '    n5(["check"])\n'
+        "    n3 -.-> n5\n"
         "  end\n"
-        "  leader --> x0\n"
-        '  subgraph x1 ["Editor"]\n'
-        '    x1n0["draft"]\n'
+        "  n0 --> n1\n"
+        '  subgraph n6 ["Editor"]\n'
+        '    n7["draft"]\n'
         "  end\n"
-        "  leader --> x1\n"
+        "  n0 --> n6\n"
     )
 
 
@@ -339,7 +339,7 @@ def test_experts_are_drawn_as_pictures(operad, tmp_path):
 def test_what_comes_with_operad_is_shown_and_checked_by_its_name(operad):
     status, out, _ = operad("show", "designer")
     assert status == 0
-    assert out.startswith('flowchart TD\n  subgraph x0 ["Designer"]\n    x0n0["plan"]\n')
+    assert out.startswith('flowchart TD\n  subgraph n0 ["Designer"]\n    n1["plan"]\n')
     assert operad("check", "designer") == (0, "1 file: no issues\n", "")
     assert "did you mean 'designer'?" in operad("show", "desiner")[2]
     assert "did you mean 'designer'?" in operad("check", "desiner")[1]

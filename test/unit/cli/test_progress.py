@@ -1,14 +1,15 @@
 """What a run looks like while it runs."""
 
 import io
+import time
 
 import pytest
 from rich.console import Console
 
 from operad import Fault
-from operad.cli import display, progress
+from operad.cli import progress
 from operad.cli.display import LiveTable, PlainLines, display_on
-from operad.cli.progress import Remarks, Row, RunView
+from operad.cli.progress import Row, RunView, remarks_on
 from operad.cli.rounds import RoundLines
 from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.events import (
@@ -42,9 +43,11 @@ from operad.runtime.events import (
     ToolReturned,
     WorkflowEntered,
 )
+from operad.runtime.observe.trace import Trace
 
+NOW = time.time()
 USAGE = Usage(calls=1, prompt_tokens=1000, completion_tokens=234, seconds=1.0)
-STARTED = RunStarted(workflow="w", goal="g", operators={"read": (), "check": ("read",)})
+STARTED = RunStarted(workflow="w", goal="g", operators={"read": (), "check": ("read",)}, time=NOW)
 FAULT = RoundFinished(
     status=WorkflowStatus.EXECUTION_ERROR, evaluation="[bold]wrong[/bold]", lesson="l", blame=("check",), round=1
 )
@@ -53,27 +56,45 @@ FAULT = RoundFinished(
 def at(path, kind, round=1, **fields):
     """An event of an operator, whose path has slashes, in a round."""
     parts = tuple(path.split("/"))
-    return kind(path=parts, operator_id=parts[-1], round=round, **fields)
+    return kind(**{"path": parts, "operator_id": parts[-1], "round": round, "time": NOW, **fields})
 
 
 def ended(operator_id, seconds=1.5, round=1):
-    return at(operator_id, OperatorFinished, round, seconds=seconds, message=WorkflowMessage(usage=USAGE))
+    message = WorkflowMessage(usage=USAGE)
+    return at(operator_id, OperatorFinished, round, seconds=seconds, message=message, time=NOW + seconds)
+
+
+def begun(*happened):
+    """The events, with the start of an operator before its first event."""
+    running = set()
+    for event in happened:
+        starts = isinstance(event, OperatorStarted | OperatorSkipped | OperatorKept) or not event.operator_id
+        if not starts and event.path not in running:
+            yield at("/".join(event.path), OperatorStarted, event.round)
+        running.add(event.path)
+        if isinstance(event, OperatorFinished):
+            running.discard(event.path)
+        yield event
 
 
 def viewed(*happened):
     view = RunView()
-    for event in happened:
+    for event in begun(*happened):
         view.apply(event)
     return view
 
 
+def rows(view):
+    return {"/".join(path): row for path, row in view.rows().items()}
+
+
 def states(view):
-    return {name: row.state for name, row in view.rows.items()}
+    return {name: row.state for name, row in rows(view).items()}
 
 
 def test_at_the_start_every_operator_waits():
     view = viewed(STARTED, RoundStarted(operators=("read", "check"), round=1))
-    assert view.rows == {"read": Row(), "check": Row()}
+    assert rows(view) == {"read": Row(), "check": Row()}
     assert Row().state == "waiting"
 
 
@@ -82,7 +103,7 @@ def test_an_operator_runs_and_is_done_while_the_other_waits():
     assert states(view) == {"read": "running", "check": "waiting"}
     view.apply(ended("read"))
     assert states(view) == {"read": "done", "check": "waiting"}
-    assert (view.rows["read"].seconds, view.rows["read"].rounds) == (1.5, 1)
+    assert (round(rows(view)["read"].seconds, 3), rows(view)["read"].rounds) == (1.5, 1)
 
 
 def test_a_failure_is_told_and_what_was_stopped_by_it():
@@ -90,11 +111,11 @@ def test_a_failure_is_told_and_what_was_stopped_by_it():
         STARTED,
         at("read", OperatorStarted),
         at("check", OperatorStarted),
-        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error="ValueError: x"),
-        at("check", OperatorCancelled, seconds=0.25, usage=USAGE),
+        at("read", OperatorFailed, seconds=0.5, usage=USAGE, error="ValueError: x", time=NOW + 0.5),
+        at("check", OperatorCancelled, seconds=0.25, usage=USAGE, time=NOW + 0.25),
     )
     assert states(view) == {"read": "failed", "check": "stopped"}
-    assert [(row.seconds, row.note) for row in view.rows.values()] == [(0.5, "ValueError: x"), (0.25, "")]
+    assert [(round(row.seconds, 3), row.note) for row in rows(view).values()] == [(0.5, "ValueError: x"), (0.25, "")]
 
 
 AGAIN = at("read", ModelRetried, call_id="c", model="m", error="m failed (503): [down]", delay=2.0, retry=1)
@@ -116,23 +137,24 @@ CUT = at("read", ModelAnswered, model="m", usage=USAGE, finish_reason="length")
 )
 def test_a_running_operator_says_what_it_does(event, note):
     view = viewed(STARTED, at("read", OperatorStarted), event)
-    assert (view.rows["read"].note, view.rows["read"].state) == (note, "running")
+    assert (rows(view)["read"].note, rows(view)["read"].state) == (note, "running")
 
 
-ASKS = at("read", Interrupted, interrupt_id="read", question="Which\none?")
-ANSWERED = at("read", Resumed, interrupt_id="read", seconds=3.0)
-RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attempt=1)
+ASKS, ASKS_TOO = (at("read", Interrupted, interrupt_id=number, question="Which\none?") for number in "12")
+ANSWERED, ANSWERED_TOO = (at("read", Resumed, interrupt_id=number, seconds=3.0) for number in "12")
+WAITS = at("read", OperatorRetried, error="ModelError: 429", delay=1000.0, attempt=1)
+RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attempt=1, time=NOW - 10)
 
 
 @pytest.mark.parametrize(
     ("happened", "state", "note"),
     [
         ([ASKS], "asking", "Which\none?"),
-        ([ASKS, ASKS, ANSWERED], "asking", ""),
-        ([ASKS, ASKS, ANSWERED, ANSWERED], "running", ""),
-        ([RETRIED], "retrying", "attempt 2 after: ModelError: 429"),
-        ([RETRIED, at("read", TokenStreamed, text="t", attempt=2)], "running", "attempt 2"),
-        ([RETRIED, ended("read")], "done", "attempt 0"),
+        ([ASKS, ASKS_TOO, ANSWERED], "asking", ""),
+        ([ASKS, ASKS_TOO, ANSWERED, ANSWERED_TOO], "running", ""),
+        ([WAITS], "retrying", "attempt 2 after: ModelError: 429"),
+        ([RETRIED], "running", "attempt 2 after: ModelError: 429"),
+        ([RETRIED, ended("read")], "done", "attempt 2 after: ModelError: 429"),
         ([at("read", FellBack, error="e", to="a constant")], "running", "falls back to a constant"),
         ([at("read", CacheHit)], "cached", ""),
         ([at("read", CacheHit), ended("read")], "cached", ""),
@@ -140,7 +162,7 @@ RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attemp
     ],
 )
 def test_asking_retrying_falling_back_caches_and_skips_are_told(happened, state, note):
-    row = viewed(STARTED, at("read", OperatorStarted), *happened).rows["read"]
+    row = rows(viewed(STARTED, at("read", OperatorStarted), *happened))["read"]
     assert (row.state, row.note) == (state, note)
 
 
@@ -153,7 +175,7 @@ def test_the_operators_of_a_workflow_inside_have_rows_below_its_own():
         at("read/draft", OperatorStarted),
         at("read/judge", OperatorStarted),
     )
-    assert list(view.rows) == ["read", "read/draft", "read/cut", "check", "read/judge"]
+    assert list(rows(view)) == ["read", "read/draft", "read/cut", "check", "read/judge"]
     assert states(view)["read/draft"] == "running"
     view.apply(RoundStarted(operators=("draft",), path=("read",), round=2))
     assert (states(view)["read/draft"], states(view)["read"]) == ("waiting", "running")
@@ -171,17 +193,19 @@ def test_a_map_has_one_row_for_all_its_items():
         at("check[0]/one", OperatorFailed, seconds=1.0, usage=USAGE, error="e"),
         at("check", Progress, done=1, total=13),
     )
-    row = view.rows["check"]
-    assert list(view.rows) == ["read", "check"]
+    row = rows(view)["check"]
+    assert list(rows(view)) == ["read", "check"]
     assert (row.state, row.note, row.usage) == ("running", "1/13", USAGE + USAGE)
-    view.apply(at("check[2]/one", Interrupted, interrupt_id="check[2]/one", question="Well?"))
+    for event in begun(at("check[2]/one", Interrupted, interrupt_id="check[2]/one", question="Well?")):
+        view.apply(event)
+    row = rows(view)["check"]
     assert (row.state, row.note) == ("asking", "Well?")
 
 
 def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
-    remarks = Remarks()
-    assert remarks.line() == ""
-    for event in (
+    view = viewed(STARTED)
+    assert remarks_on(view.trace) == ""
+    for event in begun(
         RETRIED,
         RETRIED,
         at("check[0]/one", FellBack, error="e", to="a constant"),
@@ -189,15 +213,15 @@ def test_the_end_says_in_a_few_words_what_was_out_of_the_ordinary():
         AGAIN,
         CUT,
         CUT,
-        at("read", CacheHit),
+        at("other", CacheHit),
         at("read", OperatorSkipped, reason="r"),
         at("\x1b[2J", OperatorSkipped, reason="r"),
         at("read", OperatorStarted, 2),
     ):
-        remarks.apply(event)
-    assert remarks.line() == (
+        view.apply(event)
+    assert remarks_on(view.trace) == (
         "skipped: \\x1b[2J; retried: read (2 times); model asked again: read; "
-        "answers cut off at max_tokens: read (2 times); fell back: check (2 times); from the cache: read"
+        "answers cut off at max_tokens: read (2 times); fell back: check (2 times); from the cache: other"
     )
 
 
@@ -213,8 +237,8 @@ def test_tokens_add_up_over_calls_and_rounds_and_so_do_seconds():
         at("read", ModelAnswered, 2, model="m", usage=USAGE),
         ended("read", 2.0, 2),
     )
-    row = view.rows["read"]
-    assert (row.usage, row.seconds, row.rounds) == (USAGE + USAGE + USAGE, 3.5, 2)
+    row = rows(view)["read"]
+    assert (row.usage, round(row.seconds, 3), row.rounds) == (USAGE + USAGE + USAGE, 3.5, 2)
 
 
 def test_a_new_round_lets_only_those_wait_that_run_again():
@@ -228,12 +252,20 @@ def test_a_new_round_lets_only_those_wait_that_run_again():
         RoundStarted(operators=("check",), round=2),
     )
     assert states(view) == {"read": "done", "check": "waiting"}
-    assert view.rows["check"].note == ""
+    assert rows(view)["check"].note == ""
+
+
+def test_an_operator_that_was_kept_stays_so_until_it_runs_again():
+    kept = [STARTED, ended("check"), RoundStarted(operators=("check",), round=2), at("check", OperatorKept, 2)]
+    view = viewed(*kept, RoundStarted(operators=("read",), round=3))
+    assert states(view) == {"read": "waiting", "check": "kept"}
+    view.apply(RoundStarted(operators=("check",), round=4))
+    assert states(view)["check"] == "waiting"
 
 
 def test_an_evaluator_joins_when_it_starts_and_what_concerns_the_whole_run_makes_no_row():
     view = viewed(STARTED, FAULT, at("judge", OperatorStarted), RunFailed(error="e", seconds=1.0, usage=USAGE))
-    assert states(view) == {"read": "waiting", "check": "waiting", "judge": "running"}
+    assert states(view) == {"read": "waiting", "check": "waiting", "judge": "stopped"}
 
 
 def shown(*happened, width=40):
@@ -372,7 +404,7 @@ def table_of(*happened):
     """All that a live table writes to a terminal."""
     written = io.StringIO()
     with LiveTable(terminal(written)) as display:
-        for event in happened:
+        for event in begun(*happened):
             display.show(event)
     return written.getvalue()
 
@@ -389,10 +421,10 @@ HAPPENED = {
     "failed": [at("check", OperatorFailed, seconds=1.0, usage=USAGE, error="ValueError: [x]")],
     "stopped": [at("check", OperatorCancelled, seconds=1.0, usage=USAGE)],
     "skipped": [at("check", OperatorSkipped, reason="r")],
-    "retrying": [at("check", OperatorRetried, error="e", delay=1.0)],
+    "retrying": [at("check", OperatorRetried, error="e", delay=1000.0)],
     "asking": [at("check", Interrupted, interrupt_id="check", question="Well?")],
     "cached": [at("check", CacheHit), ended("check")],
-    "kept": [at("check", OperatorKept)],
+    "kept": [RoundStarted(operators=("check",), round=2), at("check", OperatorKept, 2)],
 }
 
 
@@ -405,7 +437,7 @@ def test_the_live_table_shows_each_state(state):
     [row] = [line for line in words if line[0] == "check"]
     assert row[1] == state
     if state == "failed":
-        assert row[2:] == ["ValueError:", "[x]"]
+        assert row[2:] == ["1", "0.0", "ValueError:", "[x]"]
 
 
 def test_the_live_table_stays_above_a_question_and_goes_on_below_the_answer():
@@ -431,7 +463,7 @@ def test_the_live_table_keeps_verdicts_above_itself():
 
 
 def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
-    monkeypatch.setattr(display, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(progress, "time", lambda: NOW)
     written = io.StringIO()
     happened = [
         STARTED,
@@ -450,7 +482,7 @@ def test_the_table_has_rounds_seconds_tokens_notes_and_totals(monkeypatch):
 
 
 def test_the_totals_have_the_cost_where_one_is_known(monkeypatch):
-    monkeypatch.setattr(display, "monotonic", lambda: 100.0)
+    monkeypatch.setattr(progress, "time", lambda: NOW)
     priced = USAGE.model_copy(update={"cost": 0.25})
     told = [at(name, ModelAnswered, model="m", usage=priced) for name in ("read", "check")]
     written = io.StringIO()
@@ -502,8 +534,8 @@ def test_a_split_is_a_line_and_a_note_in_the_table():
     parts = "facts (Finder), more (Finder), te xt (Wri\\x1bter after facts and more)"
     assert line == f"round 1  leader: split into {parts}"
     view = viewed(RunStarted(workflow="w", goal="g", operators={"leader": ()}), at("leader", OperatorStarted), SPLIT)
-    assert view.rows["leader"].note.startswith("split: facts (Finder), more (Finder)")
-    assert view.rows["leader"].state == "running"
+    assert rows(view)["leader"].note.startswith("split: facts (Finder), more (Finder)")
+    assert rows(view)["leader"].state == "running"
 
 
 def test_of_a_split_into_many_the_first_parts_are_told():
@@ -528,7 +560,7 @@ def test_sub_jobs_have_rows_below_their_leader_and_experts_operators_below_these
         at("leader/a/do", OperatorStarted),
         RoundStarted(operators=("b",), path=("leader",), round=2),
     )
-    assert list(view.rows) == ["leader", "leader/a", "leader/a/do", "leader/b"]
+    assert list(rows(view)) == ["leader", "leader/a", "leader/a/do", "leader/b"]
     assert states(view)["leader/b"] == "waiting"
 
 
@@ -537,14 +569,12 @@ def test_the_internal_last_operator_of_typed_nodes_is_shown_as_result():
         "round 1  result: running",
         "round 1  each/result: running",
     ]
-    view = RunView(rows={"<outcome>": Row()})
+    view = viewed(RunStarted(workflow="w", goal="g", operators={"<outcome>": ()}), at("<outcome>", CacheHit))
     written = io.StringIO()
     Console(file=written, width=80).print(view.table())
     assert "result" in written.getvalue()
     assert "<outcome>" not in written.getvalue()
-    remarks = Remarks()
-    remarks.apply(at("<outcome>", CacheHit))
-    assert remarks.line() == "from the cache: result"
+    assert remarks_on(view.trace) == "from the cache: result"
 
 
 def judged(status, round=1, path=(), **fields):
@@ -559,8 +589,9 @@ def answered(path, text, round=1, **fields):
 
 def rounds_of(*happened):
     """What is told of rounds alone."""
-    lines = RoundLines()
-    return [line for event in happened for line in lines.of(event)]
+    trace = Trace()
+    lines = RoundLines(trace)
+    return [line for event in begun(STARTED, *happened) for line in lines.of(event, trace.apply(event))]
 
 
 REJECTED = WorkflowStatus.EXECUTION_ERROR
@@ -600,6 +631,7 @@ def test_a_later_round_costs_what_it_used_itself():
     lines = rounds_of(
         RoundStarted(operators=()),
         at("read", ModelAnswered, model="m", usage=first),
+        ended("read"),
         judged(REJECTED),
         RoundStarted(operators=(), round=2),
         at("read", ModelAnswered, model="m", usage=second),

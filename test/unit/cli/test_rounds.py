@@ -2,10 +2,11 @@
 
 import pytest
 
-from operad.cli.rounds import Repetition
+from operad.cli.rounds import repetition_lines
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, FaultError, Job, MonoModelReasoner, WorkflowMessage, WorkflowStatus, events
+from operad.runtime.observe.trace import Trace
 
 
 class Work(Operator):
@@ -42,10 +43,10 @@ async def told(*names, judge=None, max_rounds=4):
         before = operator
     if judge:
         workflow.set_evaluator(judge)
-    repetition = Repetition()
+    trace = Trace()
     async for event in workflow.stream(Job(goal="g"), MonoModelReasoner()):
-        repetition.apply(event)
-    return list(repetition.lines())
+        trace.apply(event)
+    return list(repetition_lines(trace))
 
 
 async def test_a_run_of_one_round_has_nothing_to_tell():
@@ -66,34 +67,32 @@ async def test_an_operator_that_did_part_of_its_list_again_says_how_much():
 
 
 def test_an_operator_that_kept_its_answer_is_neither_run_again_nor_reused():
-    repetition = Repetition()
     rejected = {"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "wrong", "lesson": "", "blame": ("b",)}
-    for event in (
+    trace = Trace.of((
         events.RunStarted(workflow="w", goal="g", operators={"a": (), "b": ("a",), "c": ("b",)}),
         events.RoundStarted(operators=("a", "b", "c"), round=1),
         events.RoundFinished(round=1, **rejected),
         events.RoundStarted(operators=("b", "c"), round=2),
         events.OperatorKept(path=("c",), operator_id="c", round=2),
-    ):
-        repetition.apply(event)
+    ))  # fmt: skip
     again = "only b ran again; c kept its answer: the input did not change; a was reused"
-    assert repetition.lines()[1] == f"In round 2 {again}."
+    assert repetition_lines(trace)[1] == f"In round 2 {again}."
 
 
 def test_the_items_of_a_map_that_kept_their_answers_are_not_counted_as_run_again():
-    repetition = Repetition()
     rejected = {"status": WorkflowStatus.EXECUTION_ERROR, "evaluation": "wrong", "lesson": "", "blame": ("list[1]",)}
-    for event in (
+    trace = Trace.of((
         events.RunStarted(workflow="w", goal="g", operators={"a": (), "list": ("a",)}),
         events.RoundStarted(operators=("a", "list"), round=1),
+        events.OperatorStarted(path=("list",), operator_id="list", round=1),
         events.Progress(path=("list",), operator_id="list", round=1, done=3, total=3),
         events.RoundFinished(round=1, **rejected),
         events.RoundStarted(operators=("list",), round=2),
+        events.OperatorStarted(path=("list",), operator_id="list", round=2),
         *(events.OperatorKept(path=(f"list[{item}]",), operator_id="list", round=2) for item in (0, 2)),
         events.Progress(path=("list",), operator_id="list", round=2, done=3, total=3),
-    ):
-        repetition.apply(event)
-    assert repetition.lines()[1] == "In round 2 only list (for 1 of 3 items) ran again; a was reused."
+    ))  # fmt: skip
+    assert repetition_lines(trace)[1] == "In round 2 only list (for 1 of 3 items) ran again; a was reused."
 
 
 async def test_where_all_ran_again_nothing_was_reused():

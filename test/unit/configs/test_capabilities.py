@@ -17,10 +17,14 @@ from operad.configs import load
 from operad.configs.capabilities import UntrustedError
 from operad.configs.keys import CLASS_KEYS, KEYS, NODE_KEYS
 from operad.configs.loader import load_text, preview, preview_text
-from operad.configs.node_capabilities import NODE_READERS, graph_capabilities, node_capabilities
 from operad.configs.optimise.tasks import TasksSpec, capabilities_of_tasks, read_tasks
-from operad.configs.parts import unclassified
-from operad.configs.read_capabilities import READERS
+from operad.configs.read_capabilities import (
+    NODE_READERS,
+    READERS,
+    graph_capabilities,
+    node_capabilities,
+    unclassified,
+)
 from operad.configs.schema import ConfigSpec, ModelSpec
 from operad.configs.services import load_services
 from operad.flows.node_graph import NodeGraph, NodeSpec

@@ -14,7 +14,6 @@ CIRCLES = [
     {"flows.flowchart", "flows.node_graph", "flows.picture"},
     {"runtime.durable.dbos_process", "runtime.durable.dispatch"},
     {"runtime.durable.remote", "runtime.durable.replay"},
-    {"cli.entry", "cli.main"},
 ]
 """Groups of files that import each other; they may only become fewer and smaller."""
 
@@ -42,6 +41,6 @@ def test_imports_in_functions_and_for_types_close_circles(architecture):
 
 def test_a_run_a_resume_and_a_load_enter_at_most_so_many_modules(architecture):
     walks = architecture.walks
-    assert len(set(walks.run_walk())) <= 48
-    assert len(set(walks.resume_walk())) <= 45
-    assert sum(walks.load_stays().values()) <= 175
+    assert len(set(walks.run_walk())) <= 47
+    assert len(set(walks.resume_walk())) <= 44
+    assert sum(walks.load_stays().values()) <= 45

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from operad.configs.node_capabilities import graph_capabilities
+from operad.configs.read_capabilities import graph_capabilities
 from operad.configs.workflow_file import load_workflow
 from operad.flows.check import check
 from operad.flows.formats.table import find_format, formats, read

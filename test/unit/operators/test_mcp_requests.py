@@ -13,12 +13,12 @@ from mcp_servers import served
 from pydantic import BaseModel
 
 from operad import Budget, InvalidError, Operator, PausedError, Workflow, events
-from operad.configs.answers import describe_answer, read_answer
 from operad.operators.mcp import McpTools, StdioServer, StreamableHttpServer
 from operad.operators.mcp_requests import MOST_PROMPTS
 from operad.runtime import BudgetError
 from operad.runtime.durable import Ledger
 from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.runtime.values.typed_answers import describe_answer, read_answer
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -9,9 +9,9 @@ from answer_forms import faults
 from pydantic import AfterValidator, BaseModel
 
 from operad import InvalidError, Operator, OperatorError, PausedError, RunContext, Tool, events, tool
-from operad.configs.answers import describe_answer, read_answer
 from operad.runtime import BuiltinWorkflow, ToolError
 from operad.runtime.testing import CallTools, Say, ScriptedModel
+from operad.runtime.values.typed_answers import describe_answer, read_answer
 
 
 class Account(BaseModel):

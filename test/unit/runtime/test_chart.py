@@ -3,7 +3,8 @@ import pytest
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Port
-from operad.runtime.graph.chart import MAX_LABEL, chart, label
+from operad.runtime.graph.chart import chart
+from operad.runtime.values.mermaid import MAX_LABEL, label
 
 
 def operator(name):
@@ -41,8 +42,8 @@ def test_a_workflow_shows_its_operators_ports_and_judges():
         '  n0 -->|"refund"| n1',
         "  n0 --> n2",
         "  n1 --> n2",
-        '  e0(["judge"])',
-        "  n2 -.-> e0",
+        '  n3(["judge"])',
+        "  n2 -.-> n3",
     ]
 
 

@@ -241,15 +241,15 @@ def test_the_drawing_shows_kinds_scores_and_escaped_names():
 
     assert toolkit.to_mermaid() == (
         "flowchart LR\n"
-        '    n0["say #quot;hi#quot; #35;1"]\n'
-        '    n1["a#lt;b#gt;<br/>c"]\n'
-        '    n2(["x"])\n'
-        '    n3[["g"]]\n'
-        '    n4(["y"])\n'
-        "    n0 -->|1| n1\n"
-        "    n0 -.->|0.25| n2\n"
-        "    n1 -.->|0.5| n3\n"
-        "    n3 -.->|1| n4\n"
+        '  n0["say #34;hi#34; #35;1"]\n'
+        '  n1["a#60;b#62; c"]\n'
+        '  n2(["x"])\n'
+        '  n3[["g"]]\n'
+        '  n4(["y"])\n'
+        '  n0 -->|"1"| n1\n'
+        '  n0 -.->|"0.25"| n2\n'
+        '  n1 -.->|"0.5"| n3\n'
+        '  n3 -.->|"1"| n4\n'
     )
 
 

@@ -146,7 +146,9 @@ def test_markdown_tells_state_totals_rounds_and_graph(runs):
     )
     assert re.search(r"\*\*Round 2\*\*: accepted.* · [\d,]+ → \d+ tokens, cost 0\.\d+ USD", text)
     assert "Give each sentence its figure" in text
-    assert '["search the web"]:::done' in text
+    [searched] = re.findall(r'^  (n\d+)\["search the web"\]$', text, flags=re.MULTILINE)
+    [done] = re.findall(r"^  class (\S+) done$", text, flags=re.MULTILINE)
+    assert searched in done.split(",")
     rows = dict(re.findall(r"^\| `(.+?)` \|.*\| (◆?) ?\|$", text, flags=re.MULTILINE))
     assert rows["approve"] == "◆"
     assert rows["chart"] == ""

@@ -8,8 +8,8 @@ import pytest
 from forked import OPERAD_COMMAND
 
 from operad.cli.formats import write_file
-from operad.configs.printable import harmless
 from operad.runtime.testing import Say, ScriptedModel
+from operad.runtime.values.text import harmless
 
 CLIPBOARD = "\x1b]52;c;cm0gLXJmIC8=\x07"
 """OSC 52: a terminal that obeys it has this in its clipboard."""

@@ -1,12 +1,20 @@
-"""Names of operators and tools, set in the raw data of a file before its validation."""
+"""First pass of loading a configuration: from its parsed text to its validated content, with the places of all faults.
+
+Before the validation, operators, functions and tools get their names in the parsed text, because anchors of YAML name
+them, too.
+"""
 
 from __future__ import annotations
 
+import copy
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, cast
 
-from operad.configs.schema import dotted_tool
+from pydantic import ValidationError
+
+from operad.configs.faults import Faults, meant_key, real_path
+from operad.configs.schema import ConfigSpec, dotted_tool
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import did_you_mean
 
@@ -14,6 +22,30 @@ _DOTTED = re.compile(r"[^.\s]+(\.[^.\s]+)+")
 
 Place = tuple[str, Path_, Any]
 """Kind of a reference (an operator, a step of a chain …), its path, and its value."""
+
+
+def read_configuration(document: Document, faults: Faults) -> ConfigSpec | None:
+    """Return the content of a file of experts; with faults, which are reported, the rest of it without them.
+
+    Args:
+        document: The file; operators and tools without a name get theirs.
+        faults: Collection for the faults; later ones of the parts that are left out are ignored.
+
+    Returns:
+        The content; None if all of it depends on a faulty value.
+    """
+    name_operators(document)
+    name_functions(document)
+    name_tools(document)
+    try:
+        return ConfigSpec.model_validate(document.data)
+    except ValidationError as error:
+        faults.report_validation((), error)
+        for path, message in unknown_operators(document):
+            faults.report(path, "unknown-operator", message)
+        rest, left_out = sound_part(document.data, error) or (None, ())
+        faults.leave_out(left_out)
+        return rest
 
 
 def name_operators(document: Document) -> None:
@@ -144,3 +176,67 @@ def _mappings(items: Any) -> list[dict[str, Any]]:
 
 def _as_list(items: Any) -> list[Any]:
     return cast("list[Any]", items) if isinstance(items, list) else []
+
+
+_PASSES = 3
+"""Maximum number of passes that remove faults: removing some may reveal others."""
+
+_NEEDED = {"name", "function", "type", "class", "ports", "operator", "inputs", "over", "params", "workflow"}
+"""Keys that other parts of a file depend on: without their values, these parts would seem faulty, too."""
+
+
+def sound_part(data: Mapping[str, Any], error: ValidationError) -> tuple[ConfigSpec, list[Path_]] | None:
+    """Return the content of a file without its faulty values, and the paths of these values.
+
+    Args:
+        data: The content.
+        error: Validation errors of the content.
+
+    Returns:
+        None if the rest of the file depends on a faulty value.
+    """
+    rest, changed = copy.deepcopy(data), list[Path_]()
+    for _ in range(_PASSES):
+        for problem in error.errors():
+            path = real_path(problem["loc"], rest)
+            mapping: Any = _value_at(rest, path[:-1])
+            if len(path) < 2 or not isinstance(mapping, dict):
+                return None
+            if not _remove_fault(cast("dict[str, Any]", mapping), str(path[-1]), problem):
+                return None
+            changed.append(path)
+        try:
+            return ConfigSpec.model_validate(rest), changed
+        except ValidationError as remaining:
+            error = remaining
+    return None
+
+
+def _remove_fault(mapping: dict[str, Any], key: str, problem: Any) -> bool:
+    """Remove a faulty value, rename a misspelt key, or fill in a missing instruction.
+
+    Returns:
+        False if other parts of the file depend on the key.
+    """
+    if problem["type"] == "missing":
+        mapping.setdefault(key, "-")
+        return key == "instruction"
+    if problem["type"] == "extra_forbidden":
+        value, meant = mapping.pop(key, None), meant_key(problem)
+        if meant:
+            mapping.setdefault(meant, value)
+        return meant not in _NEEDED
+    mapping.pop(key, None)
+    return key not in _NEEDED
+
+
+def _value_at(data: Any, path: Path_) -> Any:
+    """Return the value at a path; None if there is none."""
+    for part in path:
+        if isinstance(data, dict):
+            data = cast("dict[Any, Any]", data).get(part)
+        elif isinstance(data, list) and isinstance(part, int):
+            data = cast("list[Any]", data)[part]
+        else:
+            return None
+    return data
