@@ -360,7 +360,7 @@ def _takes_a_port(fallback: object) -> bool:
         return fallback.ports is not None
     if type(fallback) is Operator:
         return bool(fallback.ports)  # its own fallback is checked where it is defined
-    own = fallback.policy if isinstance(fallback, Operator) and not fallback.ports else None
+    own = fallback.policy if isinstance(fallback, BaseOperator) and not fallback.ports else None
     return own is None or _takes_a_port(own.fallback)
 
 

@@ -32,11 +32,12 @@ from operad.configs.static_code import (
     parameters,
     program,
 )
-from operad.operators import NodeOperator, Operator
+from operad.operators import NodeOperator
 from operad.operators.mcp_pins import ToolPins
 from operad.operators.node import NodeParams
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.events.run_context import RunContext
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, tool_in
 from operad.runtime.values.arguments import short_repr
@@ -111,7 +112,7 @@ def imported_by_program(module: Module) -> bool:
     return file is not None and module.path is not None and Path(file).resolve() == module.path.resolve()
 
 
-OperatorT = TypeVar("OperatorT", bound=Operator)
+OperatorT = TypeVar("OperatorT", bound=BaseOperator)
 
 
 class Modules(Protocol):

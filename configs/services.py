@@ -32,9 +32,9 @@ from operad.configs.schema import (
 from operad.flows.assemble import assemble
 from operad.flows.formats.fields import LossyError, summary
 from operad.operators import Services
+from operad.operators.builtin_tools import current_time, web_reader, web_search, wikipedia
 from operad.operators.mcp import McpTools, StdioServer
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.ready import current_time, web_reader, web_search, wikipedia
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB

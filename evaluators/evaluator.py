@@ -15,8 +15,7 @@ from operad.runtime.evaluation.cases import CasesLike
 from operad.runtime.evaluation.measurement import Measurement
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import HasGraph
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import BaseOperator, HasGraph
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy, Retry
@@ -41,7 +40,7 @@ from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.measure import AT_ONCE, measure
-from operad.runtime.workflow.transcript import transcript
+from operad.runtime.workflow.records import transcript
 
 _logger = logging.getLogger(__name__)
 

@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, current_scope, emit
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.exchange import Exchange, Rejection
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Task
@@ -90,8 +91,13 @@ async def ask_until_checked(
             f"operator {operator_id!r}: the embedded model cannot decide whether an answer meets a criterion in words; "
             "name an endpoint's model, or write the check as a function"
         )
-    task, repairs = task.model_copy(update={"goes_on": True}), 0
-    while True:
+    task, message, repairs = task.model_copy(update={"goes_on": True}), WorkflowMessage(), 0
+
+    async def attempt(text: str) -> WorkflowMessage:
+        nonlocal task, message, repairs
+        if text:
+            repairs += 1
+            emit(AnswerRejected(error=text, repair=repairs))
         message = await ask(task)
         exchange = _exchange()
         if isinstance(check, str):
@@ -101,16 +107,18 @@ async def ask_until_checked(
         if fault is None:
             _forget_exchange()
             return message
-        repairs += 1
-        if repairs > MAX_CHECK_REPAIRS:
-            raise AnswerError(
-                f"operator {operator_id!r}: none of {repairs} answers passed its check; the last was "
-                f"{shortened(message.scratchpad, _LONGEST_ANSWER)!r}: {_text_of(fault)}",
-                operator_id=operator_id,
-            )
-        emit(AnswerRejected(error=_text_of(fault), repair=repairs))
         rejection = Rejection(answer=message, faults=(fault,), exchange=exchange)
         task = task.model_copy(update={"rejection": rejection, "followup": ""})
+        raise UnfitError(_text_of(fault))
+
+    try:
+        return await until_fit(attempt, MAX_CHECK_REPAIRS + 1)
+    except UnfitError as unfit:
+        raise AnswerError(
+            f"operator {operator_id!r}: none of {MAX_CHECK_REPAIRS + 1} answers passed its check; the last was "
+            f"{shortened(message.scratchpad, _LONGEST_ANSWER)!r}: {unfit}",
+            operator_id=operator_id,
+        ) from None
 
 
 def _exchange() -> Exchange | None:

@@ -10,7 +10,6 @@ from pydantic import (
     BeforeValidator,
     Field,
     JsonValue,
-    ValidationInfo,
     field_validator,
     model_validator,
 )
@@ -24,9 +23,6 @@ from operad.runtime.tools.toolkit import Action, Tools
 from operad.runtime.values.ids import id_fault, slug
 from operad.runtime.values.output import ANY_TEXT, Output
 from operad.runtime.values.value import Value
-
-IMPORTED = "imported"
-"""Validation context for ids of typed nodes: files of other platforms may contain ``/`` in them."""
 
 
 def _as_schema(declared: Any) -> Any:
@@ -112,8 +108,8 @@ class OperatorConfig(Value):
 
     @field_validator("id")
     @classmethod
-    def _check_id(cls, operator_id: str, info: ValidationInfo) -> str:
-        if info.context != IMPORTED and (fault := id_fault(operator_id)):
+    def _check_id(cls, operator_id: str) -> str:
+        if fault := id_fault(operator_id):
             raise ValueError(fault)
         return operator_id
 

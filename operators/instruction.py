@@ -25,8 +25,7 @@ from operad.runtime.values.output import is_class
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.list_types import declared, fault_in_path
-from operad.runtime.workflow.parameters import ids_by_name, without_partial
-from operad.runtime.workflow.predecessors import answers_by_id, item_in
+from operad.runtime.workflow.parameters import answers_by_id, ids_by_name, item_in, without_partial
 
 InstructionFunction = Callable[..., str | Awaitable[str]]
 """Function that returns an instruction; its parameters are bound like those of an operator made of a function."""

@@ -30,7 +30,6 @@ from typing import Any, ClassVar, Generic, TypeVar, cast
 
 from pydantic import JsonValue, ValidationError
 
-from operad.operators.config import IMPORTED, OperatorConfig
 from operad.operators.named_params import named_place
 from operad.operators.node_params import (
     ADVANCED,
@@ -43,7 +42,6 @@ from operad.operators.node_params import (
     param_faults,
     references_in,
 )
-from operad.operators.operator import Operator
 from operad.operators.secrets import FindSecret, missing_secrets
 from operad.operators.services import Services
 from operad.operators.variables import (
@@ -135,7 +133,7 @@ class NodeCall(OperatorCall, frozen=True, kw_only=True):
         return self.variables.text(template)
 
 
-class NodeOperator(Operator, Generic[ParamsT]):
+class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
     """Base class of node types. The docstring of a type describes it for people and models.
 
         class Params(NodeParams):
@@ -193,6 +191,7 @@ class NodeOperator(Operator, Generic[ParamsT]):
     answer_output: str | None = None
     file_secrets: Mapping[str, str] = {}
 
+    takes_one_port = True
     params: ParamsT
 
     def __init__(
@@ -206,12 +205,9 @@ class NodeOperator(Operator, Generic[ParamsT]):
         carried: Sequence[Selector] = (),
         writing: Writing | None = None,
     ) -> None:
-        try:
-            config = OperatorConfig.model_validate({"instruction": summary(type(self)), "id": id}, context=IMPORTED)
-        except ValidationError as error:
-            issue = Issue("misshapen-id", "is not a valid id", id)
-            raise InvalidError(f"node {id!r} ({self.type})", [issue]) from error
-        super().__init__(config)
+        if not isinstance(id, str) or not id:  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise InvalidError(f"node {id!r} ({self.type})", [Issue("misshapen-id", "is not a valid id", str(id))])
+        self._id = id
         self.params = self._read_params(id, params or {})
         self.policy = self.params.failure.policy if self.params.failure else None
         self.services = services or Services()
@@ -219,6 +215,18 @@ class NodeOperator(Operator, Generic[ParamsT]):
         self._assigned = assigned or {}
         self._carried = carried
         self._writing = writing
+
+    def __repr__(self) -> str:
+        return f"<{type(self).__name__} {self._id!r}>"
+
+    def get_id(self) -> str:
+        """Return the id of the node."""
+        return self._id
+
+    @property
+    def instruction(self) -> str:
+        """Purpose of the node: the summary of its type."""
+        return summary(type(self))
 
     @classmethod
     def _read_params(cls, id: str, params: Any) -> Any:

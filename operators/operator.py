@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 
 from pydantic import JsonValue
-from typing_extensions import TypeVar, Unpack
+from typing_extensions import Self, TypeVar, Unpack
 
 from operad.operators.answer_check import Check, ask_until_checked
-from operad.operators.answers import PORT, Answers, answers_of
 from operad.operators.config import OperatorConfig
-from operad.operators.instructed import Instructed
-from operad.operators.instruction import TextSource
+from operad.operators.instruction import Instruction, TextSource, instruction_of
 from operad.operators.operator_arguments import (
     ConfigOptions,
     TextOptions,
@@ -26,11 +24,13 @@ from operad.operators.operator_arguments import (
     form_of,
     settings_of,
 )
+from operad.operators.port_answers import PORT, Answers, answers_of
 from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
-from operad.runtime.graph.operator import Answer, BaseOperator
+from operad.runtime.graph.chat2graph import Answer, call_of
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.insights import relevant
 from operad.runtime.knowledge.knowledge import (
     NO_KNOWLEDGE,
@@ -54,6 +54,7 @@ from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
+from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.secret import SecretUse
@@ -69,7 +70,7 @@ _logger = logging.getLogger(__name__)
 _NO_CONNECTIONS = nullcontext()
 
 
-class Operator(Instructed[T]):
+class Operator(BaseOperator[T]):
     """Step of a workflow that a reasoner carries out (Chat2Graph, Workflow module, section 2).
 
         facts = Operator("List what the text claims.", id="facts", output=Claims)
@@ -106,7 +107,8 @@ class Operator(Instructed[T]):
         InputError: A value has another type, or an argument is unknown.
     """
 
-    _fills = True
+    config: OperatorConfig
+    _fills: ClassVar[bool] = True  # False for subclasses with an own `run`, which may use the instruction otherwise
     paths: ClassVar[tuple[str, ...]] = ()
     """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
 
@@ -175,8 +177,79 @@ class Operator(Instructed[T]):
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
         if not vars(cls).keys().isdisjoint(("run", "execute")):
+            cls._fills = vars(cls).get("_fills", False)
             cls.gives_verdict = vars(cls).get("gives_verdict", True)
             cls.asks_model = vars(cls).get("asks_model")
+
+    @property
+    def _config(self) -> OperatorConfig:
+        """The configuration, under the name that subclasses written for Chat2Graph use."""
+        return self.config
+
+    @_config.setter
+    def _config(self, config: OperatorConfig) -> None:
+        self.config = config
+
+    def get_id(self) -> str:
+        """Return the id of the operator."""
+        return self.config.id
+
+    def settle_id(self, is_taken: Callable[[str], bool]) -> None:
+        """Make the default id unique among the taken ids. A given id, and one that was settled before, is unchanged."""
+        if not self._settled:
+            self.config = self.config.model_copy(update={"id": settled_id(self.config.id, is_taken)})
+            self._settled = True
+
+    def with_instruction(self, instruction: str) -> Self:
+        """Return the operator with another instruction, and the same id.
+
+        Raises:
+            InputError: The instruction is empty.
+        """
+        changed = copy(self)
+        values: dict[str, Any] = {
+            **dict(self.config),
+            "instruction": instruction,
+            "written_by": None,
+            "id": self.get_id(),
+        }
+        changed.config, changed._settled = OperatorConfig(**values), True
+        for kind in type(self).__mro__:
+            for name, value in vars(kind).items():
+                if isinstance(value, cached_property):  # which may depend on the instruction
+                    vars(changed).pop(name, None)
+        return changed
+
+    @property
+    def instruction(self) -> str:
+        """Purpose of the operator: the instruction without values, or the description of its function."""
+        return self.config.instruction
+
+    @property
+    def names_operators(self) -> bool:
+        """True if the instruction is a function, or has names in braces."""
+        return self._fills and (self.config.written_by is not None or "{" in self.config.instruction)
+
+    def check_among(self, before: Mapping[str, BaseOperator], others: Collection[str]) -> list[Issue]:
+        """Return the issues of `check`, and those of names in the instruction."""
+        issues = self.check(before)
+        return [*issues, *self._instruction().check(before, others)] if self.names_operators else issues
+
+    def check_inside(self, before: Mapping[str, BaseOperator], *, of_map: bool) -> list[Issue]:
+        """Return the issues of names in the instruction of one of the first operators of a nested workflow or map."""
+        return self._instruction().check_inside(before, of_map=of_map) if self.names_operators else []
+
+    def check_inputs(self, inputs: Mapping[str, JsonValue], before: Collection[str]) -> list[Issue]:
+        """Return the issues of names in the instruction that neither an input nor an operator before it has."""
+        return self._instruction().check_inputs(inputs, before) if self.names_operators else []
+
+    def _instruction(self) -> Instruction:
+        """Return the instruction, which can be checked, and written for a call."""
+        return instruction_of(self.config.instruction, self.config.written_by, self.get_id())
+
+    def _messages_to_name(self, call: OperatorCall) -> Sequence[WorkflowMessage]:
+        """Return the messages that the instruction may name."""
+        return call.messages
 
     @property
     def answer_type(self) -> Any:
@@ -291,7 +364,7 @@ class Operator(Instructed[T]):
             previous_expert_outputs: Messages of earlier experts.
             lesson: Lesson from the last round.
         """
-        call = OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
+        call = call_of(reasoner, job, workflow_messages, previous_expert_outputs, lesson)
         message = await Operator.run(self, call)  # not `self.run`: the `run` of a subclass may call `execute`
         return cast("WorkflowMessage", message)
 

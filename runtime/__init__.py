@@ -13,10 +13,12 @@ if TYPE_CHECKING:
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
-    from operad.runtime.graph.call import Executable, OperatorCall
+    from operad.runtime.graph.call import OperatorCall
+    from operad.runtime.graph.chat2graph import Executable
     from operad.runtime.graph.edges import Port, Take
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
+    from operad.runtime.graph.run_input import RunOptions, StreamOptions
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -59,11 +61,12 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
     from operad.runtime.workflow.decorator import operator
+    from operad.runtime.workflow.evaluate import EvaluationOptions
     from operad.runtime.workflow.function import FunctionOperator
-    from operad.runtime.workflow.handle import RunHandle
     from operad.runtime.workflow.map import ItemError, Map
+    from operad.runtime.workflow.records import transcript
     from operad.runtime.workflow.result import Result
-    from operad.runtime.workflow.transcript import transcript
+    from operad.runtime.workflow.run_handle import RunHandle
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [
@@ -82,6 +85,7 @@ __all__ = [
     "DualModelReasoner",
     "DurableWorkflow",
     "EmbeddingModel",
+    "EvaluationOptions",
     "Example",
     "Executable",
     "Expert",
@@ -129,9 +133,11 @@ __all__ = [
     "Retry",
     "RunContext",
     "RunHandle",
+    "RunOptions",
     "RunningLoopError",
     "SkippedError",
     "StepRecord",
+    "StreamOptions",
     "SubJob",
     "Take",
     "Task",
@@ -169,11 +175,14 @@ _HOMES = {
         "workflow.chat_store": "ChatStore KeptChat",
         "workflow.decorator": "operator",
         "workflow.function": "FunctionOperator Take",
-        "graph.call": "Executable OperatorCall",
+        "graph.call": "OperatorCall",
+        "graph.chat2graph": "Executable",
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
-        "workflow.handle": "RunHandle",
+        "workflow.evaluate": "EvaluationOptions",
+        "graph.run_input": "RunOptions StreamOptions",
+        "workflow.run_handle": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
         "agents.job_graph": "JobGraph",
@@ -198,7 +207,7 @@ _HOMES = {
         "reasoning.task": "Example Task",
         "tools.tool": "Tool ToolGroup",
         "tools.toolkit": "Action Toolkit",
-        "workflow.transcript": "transcript",
+        "workflow.records": "transcript",
         "durable.ledger": "DurableWorkflow",
         "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()

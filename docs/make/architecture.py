@@ -1,4 +1,4 @@
-"""Size and imports of packages: `python docs/make/architecture.py` prints them.
+"""Size and imports of packages and files: `python docs/make/architecture.py` prints them.
 
 Imports count wherever they stand: at the top, in functions, for types only.
 """
@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import networkx as nx
+import walks
 
 ROOT = Path(__file__).parents[2]
 LAYERS = ("integrations", "cli", "server", "configs", "evaluators", "flows", "operators", "runtime")
@@ -100,8 +101,18 @@ def graph_of(found: Sequence[Module], layer: str = "") -> nx.DiGraph[str]:
 
 
 def cycles(graph: nx.DiGraph[str]) -> list[list[str]]:
-    """Return the groups of packages that import each other, directly or indirectly."""
-    return [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
+    """Return the groups of packages or files that import each other, directly or indirectly; the largest first."""
+    groups = [sorted(each) for each in nx.strongly_connected_components(graph) if len(each) > 1]
+    return sorted(groups, key=lambda each: (-len(each), each))
+
+
+def files_graph(found: Sequence[Module]) -> nx.DiGraph[str]:
+    """Return the graph of imports between files."""
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    for each in found:
+        graph.add_node(each.name)
+        graph.add_edges_from((each.name, other) for other in each.imports)
+    return graph
 
 
 def upward(found: Sequence[Module]) -> list[str]:
@@ -134,7 +145,7 @@ def table(found: Sequence[Module], *, sizes: bool = True) -> Iterator[str]:
 
 
 def main() -> None:
-    """Print the table, imports upward and cycles."""
+    """Print the table, imports upward, cycles, and the modules of a run, a resume and a load."""
     found = modules()
     print("\n".join(table(found)))
     print(f"\nimports from a higher layer: {len(upward(found))}")
@@ -144,6 +155,18 @@ def main() -> None:
         print(
             f"cycles between packages of {layer}: {len(around)}{''.join(f' ({chr(44).join(each)})' for each in around)}"
         )
+    around = cycles(files_graph(found))
+    print(f"cycles of files: {len(around)}")
+    for circle in around:
+        print(f"  {len(circle)}: {', '.join(circle)}")
+    print(f"modules of a run of two operators and an evaluator: {len(set(walks.run_walk()))}")
+    print(f"modules of a durable resume: {len(set(walks.resume_walk()))}")
+    stays = walks.load_stays()
+    most = ", ".join(f"{name} {count}" for name, count in stays.most_common(3))
+    print(f"stays in modules of configs in a load: {sum(stays.values())}; most in {most}")
+    for layer in (*LAYERS, ""):
+        inside = [each for each in found if each.name.startswith(layer)]
+        print(f"{layer or 'library'}: {len(inside)} files, {sum(each.lines for each in inside):,} lines")
 
 
 if __name__ == "__main__":

@@ -42,6 +42,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -102,25 +103,22 @@ class PlanWorkflow(Stage):
         types: Mapping[str, NodeType],
     ) -> tuple[dict[str, Any] | None, str, bool]:
         """Return a plan without faults, or None with the reason, and whether the answer could not be read."""
-        lessons, failure = [call.lesson] if call.lesson else [], ""
-        for _ in range(MAX_TRIES):
-            try:
-                text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
-                answer = with_base(cast("dict[str, Any]", schema.validate(text)), base)
-            except AnswerError as error:
-                return None, describe(error), True
+
+        async def attempt(failure: str) -> dict[str, Any]:
+            lessons = list(filter(None, (call.lesson, failure)))
+            text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
+            answer = with_base(cast("dict[str, Any]", schema.validate(text)), base)
             plan = read_plan(answer)
-            faults = faults_of(plan, base, types) or apply_replacements(plan, base, types)[1]
-            if not faults:
-                return answer, "", False
-            failure_before, failure = (
-                failure,
-                "the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults),
-            )
-            if failure == failure_before:
-                break
-            lessons = [*([call.lesson] if call.lesson else []), failure]
-        return None, failure, False
+            if faults := faults_of(plan, base, types) or apply_replacements(plan, base, types)[1]:
+                raise UnfitError("the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults))
+            return answer
+
+        try:
+            return await until_fit(attempt, MAX_TRIES), "", False
+        except UnfitError as unfit:
+            return None, str(unfit), False
+        except AnswerError as error:
+            return None, describe(error), True
 
 
 class BuildWorkflow(Stage):
@@ -242,22 +240,27 @@ async def _ask_params(
     if not schemas:
         return {}
     schema = nodes_schema(schemas)
-    lessons = [lesson] if lesson else []
     if keeps_to_schemas(reasoner):
         form = AnswerSchema.unchecked(schema)
-        answer = form.validate(await ask(reasoner, task_of(job, parts, form, lessons)))
+        answer = form.validate(await ask(reasoner, task_of(job, parts, form, [lesson] if lesson else [])))
         return cast("dict[str, dict[str, Any]]", answer["nodes"])
     parts_with_form = [
         *parts,
         prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
     ]
-    for _ in range(MAX_TRIES - 1):
-        text = await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, lessons))
+
+    async def attempt(fault: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
+        useless = f"Your last answer was of no use: {fault}" if fault else ""
+        text = await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, list(filter(None, (lesson, useless)))))
         try:
             return read_tagged(text)
         except AnswerError as error:
-            lessons = [*([lesson] if lesson else []), f"Your last answer was of no use: {error}"]
-    return read_tagged(await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, lessons)))
+            raise UnfitError(str(error)) from error
+
+    try:
+        return await until_fit(attempt, MAX_TRIES)
+    except UnfitError as unfit:
+        raise AnswerError(str(unfit)) from None
 
 
 FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}

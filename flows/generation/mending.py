@@ -24,6 +24,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import PROFILES, Repaired, repair_graph
 from operad.flows.repair.state import State
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import WorkflowMessage
@@ -157,43 +158,49 @@ class MendWorkflow(Stage):
         named_ids = nodes_in(findings, before)
         allowed = None if allowed is None else {*allowed, *named_ids, *(before.by_id.keys() - base.by_id.keys())}
         parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=request_of(call.job).titles)
-        lessons: list[str] = []
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
             "prompt": dict(prompts.sizes(parts, OPERATIONS_FORM.schema)),
         }
         answer: dict[str, Any] = {"operations": []}
-        for _ in range(MAX_TRIES):
+
+        async def attempt(fault: str) -> Repaired | None:
+            """Return the workflow with the operations of an answer; None for an answer without operations."""
+            nonlocal answer, contested
+            text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_FORM, [fault] if fault else []))
+            answer = cast("dict[str, Any]", OPERATIONS_FORM.validate(text))
+            contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
+            if not answer["operations"]:
+                return None
             try:
-                text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_FORM, lessons))
-                answer = cast("dict[str, Any]", OPERATIONS_FORM.validate(text))
-                contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
-                if not answer["operations"]:
-                    break
-                operations = read_operations(
-                    cast("list[JsonValue]", declared_operations(answer["operations"], before, types))
-                )
-                changed = apply(before, operations, types, allowed=allowed).graph
-            except AnswerError as error:
-                extra["refused"] = describe(error)
-                break
+                declared = cast("list[JsonValue]", declared_operations(answer["operations"], before, types))
+                changed = apply(before, read_operations(declared), types, allowed=allowed).graph
             except InvalidError as error:
-                issues = "\n".join(f"- {issue}" for issue in error.issues)
-                lessons = [
-                    f"Nothing was changed. Your operations:\n{_fenced_operations(answer)}\nTheir faults:\n{issues}"
-                ]
                 extra["refused"] = str(error)
-                continue
+                issues = "\n".join(f"- {issue}" for issue in error.issues)
+                told = f"Nothing was changed. Your operations:\n{_fenced_operations(answer)}\nTheir faults:\n{issues}"
+                raise UnfitError(told) from error
             repaired = repair_draft(changed, base, allowed)
             if repaired.graph and _is_better(State(repaired.graph), State(before), findings):
-                return repaired, {**extra, "operations": answer, "contested": [list(pair) for pair in contested]}
+                return repaired
+            extra["refused"] = "the operations make it no better"
             remaining = "\n".join(f"- {lesson}" for lesson in repaired.lessons[: prompts.MOST_FINDINGS])
-            lessons = [
+            raise UnfitError(
                 "Nothing was changed, because your operations do not improve the workflow. Your operations:\n"
                 f"{_fenced_operations(answer)}\nFindings with them:\n{remaining}"
-            ]
-            extra["refused"] = "the operations make it no better"
-        return repair_graph(before, rules=()), {**extra, "contested": [list(pair) for pair in contested]}
+            )
+
+        repaired = None
+        try:
+            repaired = await until_fit(attempt, MAX_TRIES)
+        except AnswerError as error:
+            extra["refused"] = describe(error)
+        except UnfitError:
+            pass  # `extra` says why
+        extra["contested"] = [list(pair) for pair in contested]
+        if repaired is None:
+            return repair_graph(before, rules=()), extra
+        return repaired, {**extra, "operations": answer}
 
 
 def _fenced_operations(answer: Mapping[str, Any]) -> str:

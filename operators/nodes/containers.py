@@ -42,8 +42,8 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError, d
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.workflow.map_items import for_each
-from operad.runtime.workflow.nested import run_nested
+from operad.runtime.workflow.base_workflow import run_nested
+from operad.runtime.workflow.map import for_each
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from operad.runtime.events import Event
+from operad.runtime.graph.run_input import JobLike, ReasonerLike
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
@@ -16,7 +17,7 @@ from operad.runtime.values.value import Value
 from operad.runtime.workflow.chat import Chat
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
-from operad.runtime.workflow.run_input import JobLike, ReasonerLike
+from operad.runtime.workflow.run_checks import check_reasoner
 from operad.runtime.workflow.workflow import Workflow
 
 
@@ -76,8 +77,9 @@ class Agent:
         return f"<{type(self).__name__} {self.profile.name!r}>"
 
     def check_model(self) -> None:
-        """Raise InputError if operators ask a model and none is configured; see `Workflow.check_model`."""
-        self.workflow.check_model(self.reasoner)
+        """Raise InputError if operators ask a model and none is configured; also in nested workflows."""
+        graph = self.workflow.graph()
+        check_reasoner(self.reasoner, [*graph.operators.values(), *graph.evaluators])
 
     def execute(
         self,

@@ -15,6 +15,7 @@ from operad.runtime.agents.split import Splitter
 from operad.runtime.events.journal import once
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -35,9 +36,8 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.forks import ProcessLock
 from operad.runtime.values.message import NO_USAGE, Job, SubJob, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.base_workflow import inside, run_nested, run_within
 from operad.runtime.workflow.memory import DEFAULT_TOKENS
-from operad.runtime.workflow.nested import inside, run_nested
-from operad.runtime.workflow.run_input import ReasonerLike
 from operad.runtime.workflow.verdict import fault_in
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
@@ -348,7 +348,7 @@ class _Assignment(BaseOperator[Any]):
         thinks, lesson = expert.reasoner_in(reasoner), "\n".join(lessons) or None
         call = OperatorCall(thinks, part, previous=tuple(given), lesson=lesson)
         try:
-            verdict = await expert.workflow.run_within(inside(), call).execute()
+            verdict = await run_within(expert.workflow, inside(), call).execute()
         except (InvalidError, OperatorError, SkippedError) as error:
             fault = fault_in(error)
             if fault and not {message.operator_id for message in given}.isdisjoint(fault.blame):

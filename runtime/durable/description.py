@@ -10,8 +10,7 @@ from urllib.parse import unquote
 
 from operad.runtime.durable.rows import StoredRun
 from operad.runtime.events.journal import bare
-from operad.runtime.graph.graph import HasGraph
-from operad.runtime.graph.operator import Adapted, BaseOperator
+from operad.runtime.graph.operator import Adapted, BaseOperator, HasGraph
 from operad.runtime.graph.schedule import children_of, reachable
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 from operad.runtime.values.fingerprint import fingerprint, name_of, stable_name

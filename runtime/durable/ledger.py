@@ -58,8 +58,8 @@ from operad.runtime.policies.policy import causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import WorkflowMessage
-from operad.runtime.workflow.live import LiveRun
 from operad.runtime.workflow.run import Run
+from operad.runtime.workflow.run_handle import LiveRun
 from operad.runtime.workflow.workflow import BuiltinWorkflow, T, Workflow
 
 _logger = logging.getLogger(__name__)

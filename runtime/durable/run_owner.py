@@ -27,8 +27,8 @@ from operad.runtime.values.sync import running_loop
 if TYPE_CHECKING:
     from sqlalchemy import URL
 
-    from operad.runtime.workflow.live import LiveRun
     from operad.runtime.workflow.run import Run
+    from operad.runtime.workflow.run_handle import LiveRun
 
 BEAT = 1.0
 """Seconds between two heartbeats."""

@@ -8,15 +8,12 @@ import logging
 import time
 from contextlib import suppress
 from threading import RLock
-from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
+from operad.runtime.events.stream import Buffer
 from operad.runtime.events.types import Event, Listener
 from operad.runtime.values.errors import InvalidError, Issue
-
-if TYPE_CHECKING:
-    from operad.runtime.events.stream import Buffer
 
 _logger = logging.getLogger(__name__)
 

@@ -9,7 +9,7 @@ from threading import RLock
 
 from msgspec.structs import replace
 
-from operad.runtime.events import Event, Progress, ThinkingStreamed, TokenStreamed
+from operad.runtime.events.types import Event, Progress, ThinkingStreamed, TokenStreamed
 
 CROWDED = 1_000
 """Number of buffered events above which a run starts no further operator."""

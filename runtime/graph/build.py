@@ -10,8 +10,7 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.graph.engine import Step
-from operad.runtime.graph.fallbacks import with_fallbacks
-from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.graph import WorkflowGraph, with_fallbacks
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.policies.limits import Limiter

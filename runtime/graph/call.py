@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
-from typing import Any, Protocol, TypeVar, cast
+from collections.abc import Callable
+from typing import Any, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -49,18 +49,6 @@ class OperatorCall(Struct, frozen=True):
     deps: Any = None
     rejection: Rejection | None = None
 
-    @classmethod
-    def of(
-        cls,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        previous_expert_outputs: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> OperatorCall:
-        """Return a call with the arguments of `Executable.execute`."""
-        return cls(reasoner, job, tuple(workflow_messages or ()), tuple(previous_expert_outputs or ()), lesson)
-
     @property
     def holds_values(self) -> bool:
         """True if the call may hold values that an operator could change; most calls are texts, which cannot change."""
@@ -100,38 +88,6 @@ class OperatorCall(Struct, frozen=True):
             )
         except InputError:
             return None
-
-
-class Executable(Protocol):
-    """Protocol of objects that a workflow runs as operators although they are not a `BaseOperator`.
-
-        class Shout:  # an Executable: no base class is needed
-            def get_id(self):
-                return "shout"
-
-            async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-                return job.goal.upper()
-
-        print(Workflow(Shout()).run("hello").text)  # HELLO
-        shout: Executable = Shout()
-
-    The object may also have any of the attributes and methods for which `BaseOperator` has defaults.
-    """
-
-    def get_id(self) -> str:
-        """Return the id of the object, unique in a workflow."""
-        ...
-
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> WorkflowMessage | str:
-        """Do the work; plain text counts as a message with that text."""
-        ...
 
 
 R = TypeVar("R", bound=Callable[..., Any])

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import OperatorGraph
 from operad.runtime.values.mermaid import Flowchart
 
 
-def chart(graph: WorkflowGraph) -> str:
+def chart(graph: OperatorGraph) -> str:
     """Return the Mermaid code of a workflow: ids of operators, ports of edges, and evaluators with dashed edges.
 
     Args:
@@ -18,7 +18,7 @@ def chart(graph: WorkflowGraph) -> str:
 
 
 def draw(
-    graph: WorkflowGraph,
+    graph: OperatorGraph,
     flowchart: Flowchart,
     place: tuple[object, ...] = (),
     around: frozenset[int] = frozenset(),

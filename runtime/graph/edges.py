@@ -14,7 +14,7 @@ from typing import Any, Generic, Protocol, TypeAlias, cast, overload
 from pydantic import BaseModel
 from typing_extensions import TypeVar
 
-from operad.runtime.graph.call import Executable
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 

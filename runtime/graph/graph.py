@@ -1,47 +1,25 @@
-"""Graph of a workflow, and its validation."""
+"""Graph of a workflow, its validation, and the fallbacks of its operators."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from graphlib import CycleError
-from typing import TYPE_CHECKING, Any, Protocol
+from graphlib import CycleError, TopologicalSorter
+from typing import TYPE_CHECKING
 
-from operad.runtime.graph.fallbacks import fallback_issues
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.edges import is_executable
+from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.hints import Hints
+from operad.runtime.values.message import WorkflowMessage
 
 if TYPE_CHECKING:
     from networkx import DiGraph
 
 END = "<end>"
 """Id of the node that ends a workflow: it joins the verdicts, or the messages of end operators without evaluators."""
-
-
-class HasGraph(Protocol):
-    """Protocol of a workflow, for code that needs only its name and its graph.
-
-    Attributes:
-        name: The workflow's name.
-    """
-
-    name: str
-
-    @property
-    def has_model(self) -> bool:
-        """True if the workflow was given a model of its own."""
-        ...
-
-    def graph(self) -> WorkflowGraph:
-        """Return a frozen copy of the workflow's operators and edges as they are now."""
-        ...
-
-    def built(self) -> Any:
-        """Return the workflow as it is now, ready to run: a `Build`, which is made once after each edit."""
-        ...
 
 
 def read_outside(operators: Sequence[BaseOperator]) -> Sequence[str]:
@@ -61,7 +39,7 @@ def asking(operators: Iterable[BaseOperator]) -> Iterator[BaseOperator]:
         if operator.asks_model:
             yield operator
         for inner in () if operator.asks_model is False else operator.runs_workflows or ():
-            if id(inner) not in seen and not inner.has_model:
+            if id(inner) not in seen and inner.model is None:
                 seen.add(id(inner))
                 graph = inner.graph()
                 to_visit += [*graph.operators.values(), *graph.evaluators]
@@ -342,3 +320,79 @@ def _ports_for_any(paths: Sequence[Mapping[str, Ports]]) -> dict[str, Ports] | N
         return None
     common = set(paths[0]).intersection(*paths[1:])
     return {router: frozenset[str]().union(*(path[router] for path in paths)) for router in common}
+
+
+def with_fallbacks(operators: Iterable[BaseOperator], policies: Iterable[Policy]) -> list[BaseOperator]:
+    """Return operators, and the operators that policies and the policies of these fallbacks fall back to."""
+    found, to_visit = [*operators], [*policies]
+    for policy in to_visit:
+        if is_executable(policy.fallback):
+            fallback = as_operator(policy.fallback)
+            found.append(fallback)
+            to_visit += [fallback.policy] if fallback.policy else []
+    return found
+
+
+def fallback_issues(operators: Mapping[str, BaseOperator], policies: Mapping[str, Policy]) -> list[Issue]:
+    """Return the issues of the fallbacks in the policies of a workflow.
+
+    Args:
+        operators: The operators of the workflow, by id.
+        policies: The policies of the operators and evaluators, by id.
+    """
+    issues: list[Issue] = []
+    cycles: dict[int, str] = {}  # by fallback; the operators of a workflow may share one
+    for node_id, policy in policies.items():
+        fallback, operator = policy.fallback, operators.get(node_id)
+        if is_executable(fallback) and id(fallback) not in cycles:
+            cycle = cycles[id(fallback)] = _cycle(as_operator(fallback))
+            if cycle:
+                message = f"the fallbacks could follow each other without end: {cycle}; remove one of them"
+                issues.append(Issue("fallback-cycle", message, node_id))
+        if operator is not None and operator.takes_one_port and operator.ports and not cycles.get(id(fallback)):
+            last = _last(policy)
+            if isinstance(last, str) or (isinstance(last, WorkflowMessage) and last.ports is None):
+                message = "the fallback has no port, so every branch would run; set ports=('…',)"
+                issues.append(Issue("fallback-port", message, node_id))
+    return issues
+
+
+def _last(policy: Policy) -> object:
+    """Return the last of the fallbacks that follow each other; None if it is an operator."""
+    fallback: object = policy.fallback
+    while is_executable(fallback):
+        own = as_operator(fallback).policy
+        fallback = None if own is None else own.fallback
+    return fallback
+
+
+def _cycle(fallback: BaseOperator) -> str:
+    """Return a description of a cycle of fallbacks to which a fallback leads; empty if there is none."""
+    reached: dict[int, BaseOperator] = {}
+    sorter: TopologicalSorter[int] = TopologicalSorter()
+    to_visit = [fallback]
+    while to_visit:
+        operator = to_visit.pop()
+        if id(operator.added) not in reached:
+            reached[id(operator.added)] = operator
+            following = _following(operator)
+            sorter.add(id(operator.added), *(id(each.added) for each in following))
+            to_visit += following
+    try:
+        sorter.prepare()
+    except CycleError as error:
+        return " → ".join(reached[key].get_id() for key in reversed(error.args[1]))
+    return ""
+
+
+def _following(fallback: BaseOperator) -> list[BaseOperator]:
+    """Return the fallbacks of a fallback and of all operators in the workflows that it runs."""
+    policies, to_visit, seen = [fallback.policy], [fallback], set[int]()
+    while to_visit:
+        for workflow in to_visit.pop().runs_workflows or ():
+            if id(workflow) not in seen:
+                seen.add(id(workflow))
+                graph = workflow.graph()
+                policies += graph.policies.values()
+                to_visit += [*graph.operators.values(), *graph.evaluators]
+    return [as_operator(policy.fallback) for policy in policies if policy and is_executable(policy.fallback)]

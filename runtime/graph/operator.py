@@ -2,35 +2,86 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
-from collections.abc import Awaitable, Callable, Collection, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, ClassVar, cast
+from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
+from typing import Any, ClassVar, Protocol, cast
 
 from pydantic import JsonValue
 from typing_extensions import TypeVar
 
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.chat2graph import Answer, Executable, ExecutesCalls, awaitable, executed, make_both
 from operad.runtime.graph.edges import Step
+from operad.runtime.graph.schedule import Join, Ports
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.step_record import StepRecord
 
-if TYPE_CHECKING:
-    from operad.runtime.graph.graph import HasGraph
-
 T = TypeVar("T", default=Any, covariant=True)
 
-Answer = WorkflowMessage | str
-"""Return value of an operator; plain text counts as a message with that text."""
+
+class OperatorGraph(Protocol):
+    """Protocol of the graph of a workflow that an operator runs, such as `WorkflowGraph`, which is made of operators."""
+
+    @property
+    def operators(self) -> Mapping[str, BaseOperator]:
+        """The operators by id."""
+        ...
+
+    @property
+    def before(self) -> Mapping[str, Mapping[str, Ports]]:
+        """Predecessors of each operator, with the ports of the edge."""
+        ...
+
+    @property
+    def joins(self) -> Mapping[str, Join]:
+        """Joins other than ``all_done``."""
+        ...
+
+    @property
+    def policies(self) -> Mapping[str, Policy]:
+        """Policies of operators that have one."""
+        ...
+
+    @property
+    def evaluators(self) -> Sequence[BaseOperator]:
+        """Evaluators of the result."""
+        ...
+
+    @property
+    def tails(self) -> Sequence[str]:
+        """Ids of the operators without successors."""
+        ...
 
 
-class BaseOperator(Step[T]):
+class HasGraph(Protocol):
+    """Protocol of a workflow that an operator runs, for code that needs only its name and its graph.
+
+    Attributes:
+        name: The workflow's name.
+    """
+
+    name: str
+
+    @property
+    def model(self) -> object | None:
+        """Reasoner of the workflow's own; None if it was given none."""
+        ...
+
+    def graph(self) -> OperatorGraph:
+        """Return a frozen copy of the workflow's operators and edges as they are now."""
+        ...
+
+    def built(self) -> Any:
+        """Return the workflow as it is now, ready to run: a `Build`, which is made once after each edit."""
+        ...
+
+
+class BaseOperator(Step[T], ExecutesCalls):
     """Base class of operators, with defaults for everything except the id and the work.
 
         class Shout(BaseOperator[str]):
@@ -73,14 +124,7 @@ class BaseOperator(Step[T]):
         super().__init_subclass__(**options)
         defined = vars(cls)
         cls.is_foreign = defined.get("is_foreign", cls.__module__.partition(".")[0] != "operad")
-        for name in ("run", "execute"):
-            method = defined.get(name)
-            if inspect.isfunction(method) and not inspect.iscoroutinefunction(inspect.unwrap(method)):
-                setattr(cls, name, _refusing_plain_answers(method))
-        if "run" in defined and "execute" not in defined:
-            cls.execute = _execute_from_run(defined["run"])
-        elif "execute" in defined and "run" not in defined:
-            cls.run = _run_from_execute(defined["execute"])
+        make_both(cls)
 
     def get_id(self) -> str:
         """Return the operator's id, unique in a workflow."""
@@ -93,25 +137,6 @@ class BaseOperator(Step[T]):
             call: Input of the operator.
         """
         raise NotImplementedError(f"{type(self).__name__} has no method run(call) or execute(…); define one of them")
-
-    async def execute(
-        self,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> Answer:
-        """Do the work, with the parts of an `OperatorCall` as arguments.
-
-        Args:
-            reasoner: The reasoner of the run.
-            job: The job that the workflow works on.
-            workflow_messages: The messages of the operator's predecessors.
-            previous_expert_outputs: The messages of earlier experts.
-            lesson: Lessons for the operator from the verdicts of earlier rounds.
-        """
-        return await self.run(OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson))
 
     @property
     def ports(self) -> Sequence[str]:
@@ -287,56 +312,6 @@ def started(operator: BaseOperator[Any], call: OperatorCall) -> Coroutine[Any, A
     return cast("Coroutine[Any, Any, Answer]", operator.run(call.own() if operator.is_foreign else call))
 
 
-def _refusing_plain_answers(method: Callable[..., Any]) -> Callable[..., Any]:
-    """Return a method `run` or `execute` that is not ``async``, with a check that its answer can be awaited."""
-
-    @functools.wraps(method)
-    def checked(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return _awaitable(method(self, *args, **kwargs), self, method.__name__)
-
-    return checked
-
-
-def _awaitable(answer: Any, owner: object, method: str) -> Awaitable[Answer]:
-    if inspect.isawaitable(answer):
-        return answer
-    raise InputError(f"{type(owner).__name__}.{method} must be async: write `async def {method}(self, …)`")
-
-
-def _execute_from_run(run: Callable[..., Awaitable[Answer]]) -> Any:
-    """Return a method `execute` that calls the method `run`."""
-
-    async def execute(
-        self: Any,
-        reasoner: Reasoner,
-        job: Job,
-        workflow_messages: list[WorkflowMessage] | None = None,
-        previous_expert_outputs: list[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-    ) -> Answer:
-        return await run(self, OperatorCall.of(reasoner, job, workflow_messages, previous_expert_outputs, lesson))
-
-    execute.__doc__ = BaseOperator.execute.__doc__
-    return execute
-
-
-def _run_from_execute(execute: Callable[..., Awaitable[Answer]]) -> Any:
-    """Return a method `run` that calls the method `execute`."""
-
-    def run(self: Any, call: OperatorCall) -> Awaitable[Answer]:
-        return execute(
-            self,
-            call.reasoner,
-            call.job,
-            workflow_messages=[*call.messages],
-            previous_expert_outputs=[*call.previous],
-            lesson=call.lesson,
-        )
-
-    run.__doc__ = BaseOperator.run.__doc__
-    return run
-
-
 class Adapted(BaseOperator[Any]):
     """Operator that wraps an `Executable` of another class.
 
@@ -362,14 +337,7 @@ class Adapted(BaseOperator[Any]):
 
     def run(self, call: OperatorCall) -> Any:
         """Do the work."""
-        answer = self._executable.execute(
-            call.reasoner,
-            call.job,
-            workflow_messages=[*call.messages],
-            previous_expert_outputs=[*call.previous],
-            lesson=call.lesson,
-        )
-        return _awaitable(answer, self._executable, "execute")
+        return awaitable(executed(self._executable.execute, call), self._executable, "execute")
 
     @property
     def ports(self) -> Sequence[str]:
@@ -430,4 +398,5 @@ def as_operator(executable: Any) -> BaseOperator:
     """Return the object if it is a `BaseOperator`, otherwise an operator that runs the workflow or wraps the object."""
     if isinstance(executable, BaseOperator):
         return cast("BaseOperator", executable)
-    return executable.as_operator() if hasattr(executable, "as_operator") else Adapted(executable)
+    # A workflow makes its own operator, because this package does not know workflows.
+    return executable._as_operator() if hasattr(executable, "_as_operator") else Adapted(executable)

@@ -25,6 +25,7 @@ from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolRe
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.exchange import Exchange
 from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.tool_results import MAX_RESULT, NO_RESULTS, READ_MORE, ToolResults
@@ -225,32 +226,37 @@ class Conversation:
         """
         if form is None:
             return await self._text_answer(draft)
-        fault, turn, tried = "", Completion(Message.assistant("")), 0
+        turn, fault, repairs = Completion(Message.assistant("")), "", 0
         if draft and draft.text:
             try:
                 return _read(form, draft)
             except SchemaMismatch as mismatch:
                 self.say(_repair_request(str(mismatch), form))
             except ValueError as error:
-                fault, turn, tried = str(error), draft, 1
-                if max_repairs:
-                    emit(AnswerRejected(error=fault, repair=1))
-                    self.say(_repair_request(fault, form))
+                fault, turn = str(error) or type(error).__name__, draft
         elif not self._enforces or self._messages[-1].role == "assistant":
             self.say(_schema_request(form))
-        for attempt in range(tried + 1, max_repairs + 2):
+
+        async def attempt(fault: str) -> str:
+            nonlocal turn, repairs
+            if fault:
+                repairs += 1
+                emit(AnswerRejected(error=fault, repair=repairs))
+                self.say(_repair_request(fault, form))
             turn = await self._request_turn(form)
             try:
                 return _read(form, turn)
             except (SchemaMismatch, ValueError) as mismatch:
-                fault = _fault_text(mismatch, turn)
-            if attempt <= max_repairs:
-                emit(AnswerRejected(error=fault, repair=attempt))
-                self.say(_repair_request(fault, form))
-        raise AnswerError(
-            f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
-            f"the last was {shortened(turn.text, MAX_EXCERPT)!r}: {fault}{_RAISE_MAX_TOKENS if _was_cut(turn) else ''}"
-        )
+                raise UnfitError(_fault_text(mismatch, turn)) from mismatch
+
+        try:
+            return await until_fit(attempt, max_repairs if fault else max_repairs + 1, fault)
+        except UnfitError as unfit:
+            cut = _RAISE_MAX_TOKENS if _was_cut(turn) else ""
+            raise AnswerError(
+                f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
+                f"the last was {shortened(turn.text, MAX_EXCERPT)!r}: {unfit}{cut}"
+            ) from None
 
     @property
     def _native_tools(self) -> bool:

@@ -15,6 +15,7 @@ from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emi
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.evidence import prompt_budget
 from operad.runtime.reasoning.exchange import rejection_text
@@ -106,18 +107,25 @@ async def ask_until_read(
         AnswerError: None of `MAX_TRIES` answers can be parsed.
     """
     lessons = [task.lesson] if task.lesson else []
-    answer, fault = "", ""
-    for _ in range(MAX_TRIES):
+    answer = ""
+
+    async def attempt(fault: str) -> T:
+        nonlocal answer
+        if fault:
+            lessons.append(f"Your last answer could not be read: {fault}")
         answer = await ask(reasoner, task.model_copy(update={"lesson": "\n".join(lessons), "check": read}))
         try:
             return read(answer)
         except (ValueError, SchemaMismatch) as error:
-            fault = str(error)
-            lessons.append(f"Your last answer could not be read: {fault}")
-    raise AnswerError(
-        f"{who} got no {wanted} in {MAX_TRIES} tries; the last answer was {answer[:200]!r}: {fault}",
-        operator_id=operator_id,
-    )
+            raise UnfitError(str(error)) from error
+
+    try:
+        return await until_fit(attempt, MAX_TRIES)
+    except UnfitError as unfit:
+        raise AnswerError(
+            f"{who} got no {wanted} in {MAX_TRIES} tries; the last answer was {answer[:200]!r}: {unfit}",
+            operator_id=operator_id,
+        ) from None
 
 
 def reasoner_of(model: Model | Reasoner | str | None) -> Reasoner:

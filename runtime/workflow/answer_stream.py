@@ -13,9 +13,8 @@ from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.base_workflow import BaseWorkflow, Within
 from operad.runtime.workflow.function import FunctionOperator
-from operad.runtime.workflow.nested import Within
-from operad.runtime.workflow.workflow import Workflow
 
 _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 
@@ -45,7 +44,7 @@ class AnswerStream:
         self._blank = ""  # white space at the beginning of a turn: nothing else may follow in it
 
     @classmethod
-    def of(cls, workflow: Workflow[Any], reasoner: Reasoner) -> AnswerStream:
+    def of(cls, workflow: BaseWorkflow[Any], reasoner: Reasoner) -> AnswerStream:
         """Return the stream of a workflow's answer.
 
         Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator that
@@ -53,7 +52,7 @@ class AnswerStream:
         and text inside a nested workflow, is streamed only if no fallback and no other round can replace it.
         """
         path: list[str] = []
-        around: list[Workflow[Any]] = []
+        around: list[BaseWorkflow[Any]] = []
         is_replaceable = False
         while workflow not in around:  # the run reports a workflow that is nested in itself
             graph = workflow.graph()
@@ -141,7 +140,7 @@ class AnswerStream:
 
 
 async def pieces(
-    workflow: Workflow[Any], reasoner: Reasoner, events: AsyncGenerator[Event, None]
+    workflow: BaseWorkflow[Any], reasoner: Reasoner, events: AsyncGenerator[Event, None]
 ) -> AsyncGenerator[str, None]:
     """Yield the text of a run's answer in pieces, while the model writes if no other answer can replace the text.
 

@@ -12,8 +12,9 @@ from msgspec.structs import replace
 from operad.runtime.events import CacheHit, FellBack, OperatorRetried, Scope
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
-from operad.runtime.graph.call import Executable, OperatorCall
-from operad.runtime.graph.operator import Answer, BaseOperator, as_operator, started
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.chat2graph import Answer, Executable
+from operad.runtime.graph.operator import BaseOperator, as_operator, started
 from operad.runtime.models.model import Model
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.limits import Place

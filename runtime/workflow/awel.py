@@ -6,25 +6,22 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from typing import Any
 
 from operad.runtime.events import RunInProgress, TokenStreamed, current_scope, emit
 from operad.runtime.graph.awel import AwelRunner, AwelTask, run_task
 from operad.runtime.graph.awel import BaseOperator as AwelBase
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.graph.run_input import job_of
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.round_trip import message_of
-from operad.runtime.workflow.run_input import job_of
-
-if TYPE_CHECKING:
-    from operad.runtime.workflow.workflow import Workflow
+from operad.runtime.workflow.event_stream import TextStream
+from operad.runtime.workflow.result import Result
 
 
 class AwelOperator(BaseOperator[Any]):
@@ -114,29 +111,32 @@ class WorkflowNode(AwelBase[Any]):
     """
 
     def __init__(
-        self, workflow: Workflow[Any], reasoner: Reasoner, *, stream: bool, deps: object = None, **options: Any
+        self,
+        name: str,
+        run: Callable[[Job], Awaitable[Result[Any]]],
+        stream: Callable[[Job], TextStream] | None,
+        **options: Any,
     ) -> None:
-        given: dict[str, Any] = {"runner": AwelRunner(), "task_name": workflow.name, **options}
+        given: dict[str, Any] = {"runner": AwelRunner(), "task_name": name, **options}
         super().__init__(**given)
-        self._workflow = workflow
-        self._reasoner = reasoner
-        self._deps = deps
-        self.streaming_operator = stream
+        self._run_workflow = run
+        self._stream_workflow = stream
+        self.streaming_operator = stream is not None
 
     async def _do_run(self, dag_ctx: Any) -> Any:
         task = AwelTask(dag_ctx.current_task_context)
         values = await task.inputs([parent.node_name or parent.node_id for parent in self.upstream])
         job = _job_of(values)
-        if self.streaming_operator:
-            return task.give_stream(self._pieces(job))
-        result = await self._workflow.arun(job, self._reasoner, deps=self._deps)
-        return task.give(result.output)
+        if self._stream_workflow is not None:
+            return task.give_stream(_pieces(self._stream_workflow(job)))
+        return task.give((await self._run_workflow(job)).output)
 
-    async def _pieces(self, job: Job) -> AsyncIterator[str]:
-        """Run the workflow, and yield the text of its answer in pieces."""
-        async with aclosing(self._workflow.stream_text(job, self._reasoner, deps=self._deps)) as pieces:
-            async for piece in pieces:
-                yield piece
+
+async def _pieces(stream: TextStream) -> AsyncIterator[str]:
+    """Yield the text of an answer in pieces."""
+    async with stream as pieces:
+        async for piece in pieces:
+            yield piece
 
 
 def _job_of(values: Mapping[str, Any]) -> Job:

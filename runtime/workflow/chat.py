@@ -21,11 +21,11 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.answer_stream import answer_text, pieces
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.chat_store import ChatStore
 from operad.runtime.workflow.event_stream import StreamedRun, TextStream, run_events
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, Memory
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.workflow import Workflow
 
 T = TypeVar("T", default=Any, covariant=True)
 
@@ -74,7 +74,7 @@ class Chat(Generic[T]):
 
     def __init__(
         self,
-        workflow: Workflow[T],
+        workflow: BaseWorkflow[T],
         reasoner: Reasoner,
         id: str | None = None,
         *,

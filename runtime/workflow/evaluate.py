@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol, cast
 
 from pydantic_core import to_json, to_jsonable_python
+from typing_extensions import TypedDict
 
 from operad.runtime.evaluation.cases import Case, CasesLike, Dataset
 from operad.runtime.evaluation.report import EvaluationReport
@@ -21,13 +22,14 @@ from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, Repo
 from operad.runtime.evaluation.scorers import equals
 from operad.runtime.evaluation.store import process_concurrently, stored_results
 from operad.runtime.events import Event, current_scope
-from operad.runtime.graph.call import Executable
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, is_executable
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.arguments import refuse_unknown, short_repr
 from operad.runtime.values.errors import (
     FaultError,
     InputError,
@@ -48,7 +50,7 @@ from operad.runtime.values.text import whole
 from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run_store import RunStore
+from operad.runtime.workflow.runs import RunStore
 
 Evaluators = Executable | Function | Sequence[Executable | Function] | None
 """Evaluators of an evaluation: functions, and evaluators of workflows; None for `equals`."""
@@ -96,18 +98,41 @@ class Subject:
     store: RunStore | None
 
 
+class EvaluationOptions(TypedDict, total=False):
+    """Options of an evaluation, for `Workflow.evaluate` and `aevaluate`.
+
+        from operad.evaluation import Case
+
+        options: EvaluationOptions = {"repeat": 2, "max_concurrency": 4}
+        print(flow.evaluate([Case("moon", job="Is this so?", expected="no")], **options).pass_rate)
+
+    Attributes:
+        repeat: Number of runs of each case; 1 by default.
+        max_concurrency: Maximum number of runs at the same time; 8 by default.
+        model: Model of the runs, and of evaluators without one; by default the workflow's `model`.
+        deps: Object for functions and tools; see `RunOptions`.
+        results: File that keeps the results, as JSON lines; those in it that match are used again.
+        run_id: For a durable workflow: id of the evaluation, with which the ids of its runs begin.
+        progress: Function that is called after each run, with the number of finished runs, the number of all, and the
+            `ReportCase`.
+    """
+
+    repeat: int
+    max_concurrency: int
+    model: ReasonerLike
+    deps: object
+    results: str | Path | None
+    run_id: str | None
+    progress: ReportProgress | None
+
+
 async def evaluate(
-    subject: Subject,
-    cases: CasesLike,
-    evaluators: Evaluators,
-    *,
-    repeat: int = 1,
-    max_concurrency: int = AT_ONCE,
-    results: str | Path | None = None,
-    run_id: str | None = None,
-    progress: ReportProgress | None = None,
+    subject: Subject, cases: CasesLike, evaluators: Evaluators, options: EvaluationOptions
 ) -> EvaluationReport:
     """Run a workflow on cases, and return the report; see `Workflow.aevaluate`."""
+    refuse_unknown("evaluate(…)", options, tuple(EvaluationOptions.__annotations__))
+    repeat, max_concurrency = options.get("repeat", 1), options.get("max_concurrency", AT_ONCE)
+    results, run_id, progress = options.get("results"), options.get("run_id"), options.get("progress")
     if current_scope() is not None:
         raise InputError(f"workflow {subject.name!r}: an operator cannot evaluate a workflow; do it outside of runs")
     check_positive("evaluate", ("repeat", "max_concurrency"), repeat=repeat, max_concurrency=max_concurrency)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
+from operad.runtime.graph.run_input import answers_of
 from operad.runtime.values.errors import (
     InputError,
     InvalidError,
@@ -24,8 +25,7 @@ from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import end_sync, run_sync, running_loop
-from operad.runtime.workflow.live import LiveRun, in_loop
-from operad.runtime.workflow.run_input import answers_of
+from operad.runtime.workflow.run_handle import LiveRun, in_loop
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -229,7 +229,7 @@ async def run_events(
         await live.cancel()
         await asyncio.wait([end])
         raise
-    finally:  # as in `runner.outcome_of`
+    finally:  # as in `outcome_of`
         if live.task.done():
             streamed.live = None
         del live, end

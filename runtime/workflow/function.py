@@ -31,7 +31,9 @@ from operad.runtime.values.round_trip import message_of
 from operad.runtime.workflow.parameters import (
     Parameter,
     Special,
+    answers_by_id,
     bindings,
+    item_in,
     misfits,
     parameters_of,
     same_name,
@@ -41,7 +43,6 @@ from operad.runtime.workflow.parameters import (
     values_of_others,
     without_partial,
 )
-from operad.runtime.workflow.predecessors import answers_by_id, item_in
 
 T = TypeVar("T", default=Any, covariant=True)
 P = ParamSpec("P", default=...)

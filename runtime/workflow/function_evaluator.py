@@ -15,7 +15,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import FaultError, InputError, Issue
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.workflow.function import FunctionOperator
-from operad.runtime.workflow.transcript import transcript
+from operad.runtime.workflow.records import transcript
 from operad.runtime.workflow.verdict import LONGEST_LESSON
 
 

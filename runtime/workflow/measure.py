@@ -12,9 +12,9 @@ from pydantic_core import to_json
 from operad.runtime.evaluation.cases import MOST_ISSUES, Case, CasesLike, Dataset
 from operad.runtime.evaluation.measurement import JudgedCase, Measurement, labelled
 from operad.runtime.evaluation.store import process_concurrently, stored_results
-from operad.runtime.graph.call import Executable
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function
-from operad.runtime.graph.graph import WorkflowGraph
+from operad.runtime.graph.operator import OperatorGraph
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InvalidError, Issue, describe
@@ -31,7 +31,7 @@ MeasureProgress = Callable[[int, int, JudgedCase], object]
 async def measure(
     evaluators: Sequence[Executable | Function],
     cases: CasesLike,
-    graph: WorkflowGraph | None,
+    graph: OperatorGraph | None,
     reasoner: Reasoner,
     *,
     max_concurrency: int = AT_ONCE,
@@ -77,7 +77,7 @@ async def measure(
     return Measurement(cases=tuple(done[name] for name in by_name))
 
 
-def _issues(case: Case, graph: WorkflowGraph | None) -> list[Issue]:
+def _issues(case: Case, graph: OperatorGraph | None) -> list[Issue]:
     issues = graph_issues(case.name, case.steps, graph)
     if case.accepted is None:
         issues.append(Issue("label", "has no label; write accepted: true if its result is right, or false", case.name))
@@ -87,7 +87,7 @@ def _issues(case: Case, graph: WorkflowGraph | None) -> list[Issue]:
 
 
 async def _judge(
-    evaluators: Sequence[Executable | Function], case: Case, graph: WorkflowGraph | None, reasoner: Reasoner
+    evaluators: Sequence[Executable | Function], case: Case, graph: OperatorGraph | None, reasoner: Reasoner
 ) -> JudgedCase:
     try:
         verdict = await recorded_workflow(case.steps, evaluators, graph).aexecute(case.job, reasoner)

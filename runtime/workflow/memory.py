@@ -14,7 +14,7 @@ from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, Turn, Usage, WorkflowMessage
 from operad.runtime.values.text import fence
-from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 
 DEFAULT_TOKENS = 4_000
 """Default maximum number of tokens of a conversation in a prompt."""
@@ -74,7 +74,7 @@ class Memory:
         InputError: The budget is not a number, or smaller than `LEAST_TOKENS`.
     """
 
-    def __init__(self, workflow: Workflow[Any], reasoner: Reasoner, tokens: int = DEFAULT_TOKENS) -> None:
+    def __init__(self, workflow: BaseWorkflow[Any], reasoner: Reasoner, tokens: int = DEFAULT_TOKENS) -> None:
         if not isinstance(tokens, int) or isinstance(tokens, bool) or tokens < LEAST_TOKENS:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise InputError(f"memory: expected a number of tokens, {LEAST_TOKENS:,} or more; got {short_repr(tokens)}")
         self._workflow = workflow
@@ -139,9 +139,10 @@ class Memory:
     async def _ask(self, request: str) -> WorkflowMessage:
         """Run the summarizer on a request, and return its message."""
         workflow = self._workflow
-        summarizing = BuiltinWorkflow(
+        summarizing = BaseWorkflow(
             [_Summarizer(self._share * 2 // 5)],
             name="memory",
+            engine="builtin",
             policy=replace(workflow.policy, fallback=None, cache=None),  # a fallback's text is not a summary
             budget=workflow.budget,
             listeners=workflow._listeners,  # pyright: ignore[reportPrivateUsage] - summaries are traced like answers

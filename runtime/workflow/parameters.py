@@ -1,4 +1,4 @@
-"""Parameters of functions as operators, and their binding to answers."""
+"""Parameters of functions as operators, and their binding to the answers of predecessors, or to the item of a map."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, g
 from pydantic import BaseModel, RootModel
 from typing_extensions import is_typeddict
 
+from operad.runtime.events import Scope
 from operad.runtime.events.run_context import RunContext
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
@@ -21,7 +22,6 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, field_names, is_class
 from operad.runtime.values.output import name as name_of_type
 from operad.runtime.values.round_trip import message_of
-from operad.runtime.workflow.predecessors import answers_by_id
 
 Special = Literal["job", "reasoner", "context"]
 
@@ -379,3 +379,26 @@ def _taking_item(free: Sequence[Parameter], known: Collection[str]) -> str:
     if "item" in names or len(names) == 1:
         return "item" if "item" in names else names[0]
     return next((name for name in names if name not in known), "")
+
+
+def answers_by_id(messages: Sequence[WorkflowMessage]) -> dict[str, WorkflowMessage]:
+    """Return the messages of predecessors by id; of several with one id, the first."""
+    answers: dict[str, WorkflowMessage] = {}
+    for message in messages:
+        answers.setdefault(message.operator_id, message)
+    return answers
+
+
+def item_in(messages: Sequence[WorkflowMessage], scope: Scope | None) -> WorkflowMessage | None:
+    """Return the message with which the map around this workflow passes its item; None if there is no such map."""
+    return next((message for message in messages if _is_item_around(message, scope)), None)
+
+
+def is_item(message: WorkflowMessage) -> bool:
+    """Return True for a message with which a map passes an item to its body."""
+    return message.over is not None
+
+
+def _is_item_around(message: WorkflowMessage, scope: Scope | None) -> bool:
+    """Return True if a message passes an item of a map that contains the current scope."""
+    return is_item(message) and scope is not None and scope.is_inside(message.operator_id)

@@ -5,15 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
-from operad.runtime.graph.call import Executable, OperatorCall
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, Port
-from operad.runtime.graph.graph import WorkflowGraph
-from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.graph.operator import BaseOperator, OperatorGraph
 from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.places import place_of
-from operad.runtime.workflow.workflow import BuiltinWorkflow
 
 LEFT_OUT = "(did not run)"
 """Port of the edges to operators that did not run, which no recorded message takes."""
@@ -66,10 +66,10 @@ class RecordedOperator(BaseOperator[Any]):
 def recorded_workflow(
     records: Sequence[StepRecord],
     evaluators: Sequence[Executable | Function],
-    graph: WorkflowGraph | None = None,
+    graph: OperatorGraph | None = None,
     *,
     name: str = "recorded",
-) -> BuiltinWorkflow:
+) -> BaseWorkflow:
     """Return a workflow that runs evaluators on the recorded operators of a run, with the ids and edges of the run.
 
         judged = recorded_workflow(records, [Evaluator("The answer is polite.")], flow.graph())
@@ -81,7 +81,7 @@ def recorded_workflow(
         graph: The graph of the workflow that ran; by default, the records say which operators follow each other.
         name: Name of the workflow.
     """
-    flow = BuiltinWorkflow(name=name, max_rounds=1)
+    flow = BaseWorkflow(name=name, max_rounds=1, engine="builtin")
     operators: Mapping[str, BaseOperator] = graph.operators if graph else {}
     own, inner = _by_operator(records, operators)
     before: Mapping[str, Mapping[str, Any]] = (
@@ -136,7 +136,7 @@ def _by_operator(
     return own, inner
 
 
-def graph_issues(case: str, records: Sequence[StepRecord], graph: WorkflowGraph | None) -> list[Issue]:
+def graph_issues(case: str, records: Sequence[StepRecord], graph: OperatorGraph | None) -> list[Issue]:
     """Return the issues of the records of a labelled case: operators that are missing, unknown, or not connected."""
     ids = [record.operator_id for record in records]
     if not ids:

@@ -2,37 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import inspect
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, cast
+from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
-from pydantic import BaseModel
-from typing_extensions import TypeVar
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Event, Listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.call import Executable
-from operad.runtime.graph.edges import Answers, AwelNode, Function, Step, chain_of
-from operad.runtime.graph.engines import INSTALL_AWEL, EngineName
-from operad.runtime.knowledge.insights import Insights
+from operad.runtime.graph.chat2graph import Executable
+from operad.runtime.graph.edges import (
+    After,
+    AnswerPath,
+    Awaited,
+    Function,
+    Plain,
+    Step,
+    Streaming,
+    is_executable,
+    predecessors,
+)
+from operad.runtime.graph.engines import INSTALL_AWEL
+from operad.runtime.graph.run_input import JobLike, ReasonerLike, RunOptions, StreamOptions
 from operad.runtime.models.model import Model
-from operad.runtime.policies.limits import Limits
-from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
+from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
-from operad.runtime.values.arguments import known_arguments
 from operad.runtime.values.errors import MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync, running_loop
+from operad.runtime.workflow.answer_stream import pieces
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
-from operad.runtime.workflow.handle import RunHandle
+from operad.runtime.workflow.map import ItemError, Map, OnError
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_input import JobLike, ReasonerLike, one_of
-from operad.runtime.workflow.run_store import RunStore, run_store_of
-from operad.runtime.workflow.runner import Runner
-from operad.runtime.workflow.workflow_arguments import check_rounds, check_types, on_reject_of
+from operad.runtime.workflow.run_handle import RunHandle
 
 if TYPE_CHECKING:
     from operad.runtime.evaluation.cases import CasesLike
@@ -41,13 +47,43 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.awel import WorkflowNode
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore
-    from operad.runtime.workflow.evaluate import Evaluators, ReportProgress
+    from operad.runtime.workflow.evaluate import EvaluationOptions, Evaluators
 
 T = TypeVar("T", default=Any, covariant=True)
+U = TypeVar("U")
 E = TypeVar("E", bound=Event, default=Event)
 
+Over = str | AnswerPath | Executable | Function
 
-class Workflow(Runner[T]):
+
+class MapOptions(TypedDict, total=False):
+    """Options of `Workflow.map`."""
+
+    id: str
+    after: After
+    concurrency: int
+    policy: Policy | None
+
+
+class FailOptions(MapOptions, total=False):
+    """Options of a map of which all items succeed, or failed ones are left out."""
+
+    on_error: Literal["fail", "skip"]
+
+
+class KeepOptions(MapOptions):
+    """Options of a map with an `ItemError` in the place of each failed item."""
+
+    on_error: OnError
+
+
+class AnyOptions(MapOptions, total=False):
+    """Options of a map whose type of results is unknown."""
+
+    on_error: OnError
+
+
+class Workflow(BaseWorkflow[T]):
     """Directed acyclic graph of operators, optionally with an evaluator of the result.
 
         workflow = Workflow(write >> check, name="letters", evaluator=Evaluator("The letter is polite."), max_rounds=3)
@@ -94,64 +130,65 @@ class Workflow(Runner[T]):
         InvalidError: `max_rounds` is below 1, or a listener or the insights cannot be used.
     """
 
-    @known_arguments
-    def __init__(
+    @overload
+    def map(self, each: Awaited[U], over: Over, **options: Unpack[FailOptions]) -> Map[U]: ...
+    @overload
+    def map(self, each: Awaited[U], over: Over, **options: Unpack[KeepOptions]) -> Map[U | ItemError]: ...
+    @overload
+    def map(self, each: Streaming | Executable, over: Over, **options: Unpack[AnyOptions]) -> Map[Any]: ...
+    @overload
+    def map(self, each: Plain[U], over: Over, **options: Unpack[FailOptions]) -> Map[U]: ...
+    @overload
+    def map(self, each: Plain[U], over: Over, **options: Unpack[KeepOptions]) -> Map[U | ItemError]: ...
+    def map(
         self,
-        graph: Step[T]
-        | Executable
-        | Answers[T]
-        | Sequence[Step[Any] | Executable | AwelNode | Function]
-        | AwelNode
-        | int
-        | None = None,
-        max_rounds: int | None = None,
+        each: Any,
+        over: Over,
         *,
-        evaluator: Executable | Function | None = None,
-        on_reject: Literal["stop", "continue"] | WorkflowMessage | BaseModel | Mapping[str, Any] | list[Any] = "stop",
-        model: Model | Reasoner | str | None = None,
-        engine: EngineName | None = None,
-        durable: RunStore | str | Path | None = None,
-        name: str = "workflow",
+        id: str = "",
+        after: After = (),
+        concurrency: int = 8,
+        on_error: Any = "fail",
         policy: Policy | None = None,
-        limits: Limits | None = None,
-        budget: Budget | None = None,
-        listeners: Sequence[Listener] = (),
-        insights: Insights | None = None,
-    ) -> None:
-        if isinstance(graph, int):
-            graph, max_rounds = None, graph  # Workflow(3): the first signature, which keeps working
-        check_types(name, policy=policy, budget=budget, limits=limits, listeners=listeners, insights=insights)
-        check_rounds(name, max_rounds)
-        super().__init__(
-            name,
-            NO_POLICY if policy is None else policy,
-            max_rounds,
-            on_reject=on_reject_of(name, on_reject),
-            engine=engine,
-            model=model,
-            limits=limits,
-            budget=budget or NO_BUDGET,
-            listeners=listeners,
-            insights=insights,
-        )
-        self.memory: int | None = None
-        if durable is not None:
-            self.keep_in(run_store_of(durable))
-        if graph is not None:
-            self._add_chain(chain_of(graph))
-        if evaluator is not None:
-            self.set_evaluator(evaluator)
+    ) -> Map[Any]:
+        """Add a map, which runs an operator for each item of a list, after the operator whose answer has the list.
 
-    def run(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        *,
-        model: ReasonerLike = None,
-        lesson: str | None = None,
-        run_id: str | None = None,
-        deps: object = None,
-    ) -> Result[T]:
+            flow = Workflow(facts)
+            checked = flow.map(check, over=facts.output.claims)
+
+        Args:
+            each: Body to run for each item: an operator, a workflow or a function.
+            over: The list: ``facts.output.claims``, or the same as text: ``facts.claims``; or an operator whose whole
+                answer is the list. An operator that is not in the workflow is added.
+            id: The id of the map; by default the id of its body.
+            after: Further predecessors, as for `add`.
+            concurrency: Maximum number of items at once.
+            on_error: Effect of a failing item; see `Map`.
+            policy: Policy of the map as a whole.
+
+        Returns:
+            The map, which is an operator.
+
+        Raises:
+            InputError: A value has another type.
+            InvalidError: `concurrency` is below 1, or `on_error` has another value.
+        """
+        source, items = None, cast("Any", over)
+        if is_executable(over) or (
+            inspect.isroutine(over) and over in self._made_steps
+        ):  # others make items themselves
+            source = self._as_step(over)
+            items = AnswerPath(source)
+        made = Map(id, each=each, over=items, concurrency=concurrency, on_error=on_error)
+        lists = made.reads or ([over] if isinstance(over, str) and over in self._operators else [])
+        others = predecessors(after)
+        before = [read for read in lists if read not in map(self._id_of, others)]
+        if source is not None and source.get_id() not in self._operators:
+            self.add_operator(source)
+        self.add(made, after=[*before, *others], policy=policy)
+        return made
+
+    def run(self, job: JobLike, reasoner: ReasonerLike = None, **options: Unpack[RunOptions]) -> Result[T]:
         """Run the workflow, wait for it, and return the result; for callers without an event loop.
 
             result = flow.run("Is this so? The moon has air.", model="gpt-5.6")
@@ -162,52 +199,9 @@ class Workflow(Runner[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `arun` instead.
         """
-        return run_sync(
-            partial(self.arun, job, reasoner, model=model, lesson=lesson, run_id=run_id, deps=deps),
-            instead="flow.arun(…)",
-        )
+        return run_sync(partial(self.arun, job, reasoner, **options), instead="flow.arun(…)")
 
-    async def arun(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        *,
-        model: ReasonerLike = None,
-        lesson: str | None = None,
-        run_id: str | None = None,
-        deps: object = None,
-    ) -> Result[T]:
-        """Run the workflow and return the result. In a notebook, the cell shows the progress.
-
-        Inside an operator or a tool, the run is a part of that operator's run, as with `aexecute`.
-
-        Args:
-            job: The job: a text, a dict or pydantic model of inputs, or a `Job`.
-            reasoner: The same as `model`, as a positional argument.
-            model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
-            lesson: Lesson from an earlier attempt.
-            run_id: The run's id; a new one by default.
-            deps: Any object, such as a database connection, that functions and tools get as `RunContext.deps`, also in
-                nested workflows and maps. It is not stored.
-
-        Raises:
-            InputError: The job has another type, `reasoner` and `model` are both given, or a run with this id is in
-                progress.
-            Exception: The errors of `aexecute`.
-        """
-        call = self._call_of(job, one_of(reasoner, model), lesson=lesson, deps=deps)
-        return self._result(*await self._run_to_end(call, run_id))
-
-    def start(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        *,
-        model: ReasonerLike = None,
-        lesson: str | None = None,
-        run_id: str | None = None,
-        deps: object = None,
-    ) -> RunHandle[T]:
+    def start(self, job: JobLike, reasoner: ReasonerLike = None, **options: Unpack[RunOptions]) -> RunHandle[T]:
         """Start a run in the running event loop and return its handle, which can be awaited, iterated and cancelled.
 
             run = flow.start("Is this so? The moon has air.")
@@ -223,68 +217,11 @@ class Workflow(Runner[T]):
         if running_loop() is None:
             raise RunningLoopError("start(…) needs a running event loop; without one, call run(…)")
         buffer = Buffer(slows=False)
-        run_id = run_id or new_id()
-        call = self._call_of(job, one_of(reasoner, model), lesson=lesson, deps=deps)
-        live = self._start(call, run_id, buffer)
+        run_id = options.get("run_id") or new_id()
+        live = self._start(self._call_of(job, reasoner, options), run_id, buffer)
         runs = self._runs
         live.task.add_done_callback(lambda _: runs.forget(live))
         return RunHandle(run_id, live, buffer, partial(self._result, live.run))
-
-    def execute(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        run_id: str | None = None,
-    ) -> WorkflowMessage:
-        """Run the workflow and wait for it; for callers without an event loop.
-
-        Arguments, result and errors are those of `aexecute`.
-
-        Raises:
-            RunningLoopError: An event loop is running here: await `aexecute` instead.
-        """
-        return run_sync(
-            partial(self.aexecute, job, reasoner, workflow_messages, lesson, run_id=run_id), instead="flow.aexecute(…)"
-        )
-
-    async def aexecute(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        workflow_messages: Sequence[WorkflowMessage] | None = None,
-        lesson: str | None = None,
-        *,
-        run_id: str | None = None,
-    ) -> WorkflowMessage:
-        """Run the workflow and return its message. In a notebook, the cell shows the progress.
-
-        Inside an operator or a tool, the run is a part of that operator's run: its events, usage and questions belong
-        to that run.
-
-        Args:
-            job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
-            reasoner: Reasoner of this run: a reasoner, a model or its name; by default the workflow's `model`.
-            workflow_messages: Messages of earlier experts.
-            lesson: Lesson from an earlier attempt.
-            run_id: Id of the run; a new one by default.
-
-        Returns:
-            The verdict of the best round, with the text and outputs that it judges. Without an evaluator: the message
-            of the last operator, or of several ones joined, in the order in which they were added.
-
-        Raises:
-            InvalidError: The workflow cannot be built; all its issues are listed.
-            OperatorError: An operator failed; its error is the cause.
-            SkippedError: Every tail was skipped.
-            BudgetError: The run used more than its budget.
-            PausedError: The run waits for a person; resume it with `aresume`.
-            InputError: A run with this id is in progress.
-        """
-        _, message = await self._run_to_end(self._call_of(job, reasoner, workflow_messages, lesson), run_id)
-        return message
 
     def stream(
         self,
@@ -293,11 +230,9 @@ class Workflow(Runner[T]):
         workflow_messages: Sequence[WorkflowMessage] | None = None,
         lesson: str | None = None,
         *,
-        model: ReasonerLike = None,
-        run_id: str | None = None,
-        deps: object = None,
         only: Sequence[type[E]] | type[E] | None = None,
         under: Sequence[Any] | Step[Any] | Function | str = (),
+        **options: Unpack[StreamOptions],
     ) -> EventStream[E]:
         """Run the workflow and yield its events as they happen; the last event has the message.
 
@@ -306,42 +241,31 @@ class Workflow(Runner[T]):
 
         In an event loop, iterate with ``async for``.
 
-        Arguments and errors are those of `aexecute`. A question to a person is an event, `events.Interrupted`, which
+        Further arguments and errors are those of `arun`. A question to a person is an event, `events.Interrupted`, which
         the body of the loop answers with `EventStream.answer`. ``async for`` also waits for an answer that comes from
         elsewhere, by `answer`; ``for`` raises `PausedError` if the body has not answered. Closing the stream stops the
         run; a durable run can be resumed. A consumer that falls far behind slows the run down, so that memory stays
         bounded.
 
         Args:
-            job: The job: a `Job`, a text, which is its goal, or a dict of its inputs.
-            reasoner: The same as `model`, as a positional argument.
+            job: The job.
+            reasoner: The same as the option `model`, as a positional argument.
             workflow_messages: Messages of earlier experts.
             lesson: Lesson from an earlier attempt.
-            model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
-            run_id: Id of the run; a new one by default.
-            deps: Object for functions and tools; see `arun`.
             only: The types of events to yield; all by default.
             under: Prefix of the paths of the events to yield: an operator, its id, or a path as text with slashes or as
                 a sequence.
+            options: `model`, `run_id` and `deps`; see `StreamOptions`.
 
         Raises:
             InvalidError: `only` or `under` has another type.
         """
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
         wanted = event_filter(() if only is None else only, under, self._id_of, known)
-        call = self._call_of(job, one_of(reasoner, model), workflow_messages, lesson, deps)
-        return EventStream(partial(self._start, call, run_id), wanted)
+        call = self._call_of(job, reasoner, {**options, "lesson": lesson}, workflow_messages)
+        return EventStream(partial(self._start, call, options.get("run_id")), wanted)
 
-    def stream_text(
-        self,
-        job: JobLike,
-        reasoner: ReasonerLike = None,
-        *,
-        model: ReasonerLike = None,
-        lesson: str | None = None,
-        run_id: str | None = None,
-        deps: object = None,
-    ) -> TextStream:
+    def stream_text(self, job: JobLike, reasoner: ReasonerLike = None, **options: Unpack[RunOptions]) -> TextStream:
         """Run the workflow and yield the text of its answer, piece by piece.
 
             for piece in flow.stream_text("Is this so? The moon has air."):
@@ -349,18 +273,16 @@ class Workflow(Runner[T]):
 
         In an event loop, iterate with ``async for``. The pieces come while the model writes if the last operator has no
         ports and no output type, and no evaluator can ask for another round; otherwise at the end. Text that the model
-        writes before it calls tools comes as a paragraph before the answer. Arguments and errors are those of `arun`. Closing the stream stops the run; a
-        run that waits for a person stays paused after the `PausedError`.
+        writes before it calls tools comes as a paragraph before the answer. Arguments and errors are those of `arun`.
+        Closing the stream stops the run; a run that waits for a person stays paused after the `PausedError`.
 
         Raises:
             AnswerError: The model broke off, and its repeated answer differs.
         """
-        from operad.runtime.workflow.answer_stream import pieces  # imported here because that module imports this one
-
-        call = self._call_of(job, one_of(reasoner, model), lesson=lesson, deps=deps)
+        call = self._call_of(job, reasoner, options)
         run = StreamedRun(pauses=True)
-        heard = run_events(partial(self._start, call, run_id), run)
-        return TextStream(pieces(cast("Any", self), call.reasoner, heard), run)
+        heard = run_events(partial(self._start, call, options.get("run_id")), run)
+        return TextStream(pieces(self, call.reasoner, heard), run)
 
     def chat(
         self,
@@ -387,24 +309,14 @@ class Workflow(Runner[T]):
         Raises:
             InputError: A value has another type.
         """
-        from operad.runtime.workflow.chat import Chat  # imported here because that module imports this one
+        from operad.runtime.workflow.chat import Chat  # imported here because few workflows are used for a conversation
 
         reasoner = self._run_reasoner if model is None else reasoner_of(model)
         tokens = self.memory if memory is None else memory
-        return Chat(cast("Any", self), reasoner, id, store=store, memory=tokens, deps=deps)
+        return Chat(self, reasoner, id, store=store, memory=tokens, deps=deps)
 
     def evaluate(
-        self,
-        cases: CasesLike,
-        evaluators: Evaluators = None,
-        *,
-        repeat: int = 1,
-        max_concurrency: int = 8,
-        model: ReasonerLike = None,
-        deps: object = None,
-        results: str | Path | None = None,
-        run_id: str | None = None,
-        progress: ReportProgress | None = None,
+        self, cases: CasesLike, evaluators: Evaluators = None, **options: Unpack[EvaluationOptions]
     ) -> EvaluationReport:
         """Run the workflow on cases, judge the results, and return a report; for callers without an event loop.
 
@@ -417,23 +329,11 @@ class Workflow(Runner[T]):
         Raises:
             RunningLoopError: An event loop is running here: await `aevaluate` instead.
         """
-        options = {"repeat": repeat, "max_concurrency": max_concurrency, "model": model, "deps": deps}
-        options |= {"results": results, "run_id": run_id, "progress": progress}
-        start: Any = partial(self.aevaluate, cases, evaluators, **options)
+        start = partial(self.aevaluate, cases, evaluators, **options)
         return run_sync(start, instead="flow.aevaluate(…)")
 
     async def aevaluate(
-        self,
-        cases: CasesLike,
-        evaluators: Evaluators = None,
-        *,
-        repeat: int = 1,
-        max_concurrency: int = 8,
-        model: ReasonerLike = None,
-        deps: object = None,
-        results: str | Path | None = None,
-        run_id: str | None = None,
-        progress: ReportProgress | None = None,
+        self, cases: CasesLike, evaluators: Evaluators = None, **options: Unpack[EvaluationOptions]
     ) -> EvaluationReport:
         """Run the workflow on cases, judge the results, and return a report.
 
@@ -446,38 +346,24 @@ class Workflow(Runner[T]):
                 named ``output``, ``expected``, ``inputs``, ``metadata``, ``result``, ``job``, or like operators of the
                 workflow; it returns True or None to accept the run, False, or a number, or raises `FaultError`. By
                 default `equals`, if cases have expected outputs.
-            repeat: Number of runs of each case.
-            max_concurrency: Maximum number of runs at the same time.
-            model: Model of the runs, and of evaluators without one; by default the workflow's `model`.
-            deps: Object for functions and tools; see `arun`.
-            results: File that keeps the results, as JSON lines; those in it that match are used again.
-            run_id: For a durable workflow: id of the evaluation, with which the ids of its runs begin.
-            progress: Function that is called after each run, with the number of finished runs, the number of all, and
-                the `ReportCase`.
+            options: See `EvaluationOptions`.
 
         Raises:
             InputError: A value has another type, or a file cannot be used.
             InvalidError: Cases or evaluators are not valid; the issues are listed.
         """
-        from operad.runtime.workflow.evaluate import Subject, evaluate  # imported here because that module imports this
+        from operad.runtime.workflow.evaluate import Subject, evaluate  # imported here because few runs are evaluated
 
-        reasoner, store = self._run_reasoner if model is None else reasoner_of(model), self._runs.store
+        model, deps = options.get("model"), options.get("deps")
+        reasoner = self._run_reasoner if model is None else reasoner_of(model)
 
         async def run(job: Job, run_id: str, listener: Listener) -> tuple[Result[Any], Sequence[StepRecord]]:
-            found, message = await self._run_to_end(self._call_of(job, reasoner, deps=deps), run_id, [listener])
+            call = self._call_of(job, reasoner, {"deps": deps})
+            found, message = await self._run_to_end(call, run_id, [listener])
             return self._result(found, message), found.records()
 
-        subject = Subject(self.name, self.graph(), run, self.cancel, reasoner, store)
-        return await evaluate(
-            subject,
-            cases,
-            evaluators,
-            repeat=repeat,
-            max_concurrency=max_concurrency,
-            results=results,
-            run_id=run_id,
-            progress=progress,
-        )
+        subject = Subject(self.name, self.graph(), run, self.cancel, reasoner, self._runs.store)
+        return await evaluate(subject, cases, evaluators, options)
 
     def as_awel(
         self, *, stream: bool = False, model: Model | Reasoner | str | None = None, deps: object = None, **options: Any
@@ -502,35 +388,9 @@ class Workflow(Runner[T]):
             raise MissingExtraError(
                 f"workflow {self.name!r}: as_awel() needs dbgpt ({error}): {INSTALL_AWEL}"
             ) from error
-        reasoner = self._reasoner if model is None else reasoner_of(model)
-        return WorkflowNode(cast("Any", self), reasoner, stream=stream, deps=deps, **options)
-
-    async def aresume(
-        self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None
-    ) -> Result[T]:
-        """Answer questions of a paused run, and continue it to its end.
-
-        A durable run without a driver continues in this process: operators that had not finished start again. If one of
-        them asks another question than before, the answer is not used, and the run waits again.
-
-        Args:
-            run_id: The run.
-            answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
-                the only open question.
-            model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
-                the workflow's `model`.
-            deps: Object for functions and tools, as for `arun`. In a run in progress in this process, those that start
-                from now on get it instead of the deps that the run began with; an operator that waits keeps its own.
-
-        Raises:
-            InputError: No run with this id is in progress or stored; or the run's stream has a consumer, or another
-                process drives the run: `answer` passes the answers on.
-            InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
-                accepted then.
-            PausedError: The run waits for more answers.
-            Exception: The errors of `aexecute`.
-        """
-        return self._result(*await self._resume_to_end(run_id, answers, model, deps))
+        given: RunOptions = {"model": self._reasoner if model is None else reasoner_of(model), "deps": deps}
+        pieces = partial(self.stream_text, **given) if stream else None
+        return WorkflowNode(self.name, partial(self.arun, **given), pieces, **options)
 
     def resume(self, run_id: str, answers: JsonLike, model: ReasonerLike = None, *, deps: object = None) -> Result[T]:
         """Answer questions of a paused run, and continue it to its end; for callers without an event loop.
@@ -542,9 +402,6 @@ class Workflow(Runner[T]):
         """
         self._runs.refuse_streamed(run_id)
         return run_sync(partial(self.aresume, run_id, answers, model, deps=deps), instead="flow.aresume(…)")
-
-    def _result(self, run: Run, message: WorkflowMessage) -> Result[T]:
-        return Result(message, run.messages, run.build.graph.operators, run.tails, run.rounds, run.root.log.run_id)
 
 
 class BuiltinWorkflow(Workflow[T]):

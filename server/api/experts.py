@@ -22,8 +22,9 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.message import Job, Turn, new_id
 from operad.runtime.workflow.answer_stream import AnswerStream
+from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.memory import Memory
-from operad.runtime.workflow.start import check_deps, check_start
+from operad.runtime.workflow.run_checks import check_deps, check_start
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.problems import RefusedError
 
@@ -198,10 +199,10 @@ def _inputs_in(workflow: Workflow) -> Iterator[StartVariable]:
         seen.add(id(part))
         if isinstance(part, Start):
             yield from part.params.variables
-        elif isinstance(part, Workflow):
+        elif isinstance(part, BaseWorkflow):
             pending += part.get_operators()
-        elif isinstance(body := getattr(part, "body", None), Workflow):
-            pending.append(cast("Workflow", body))
+        elif isinstance(body := getattr(part, "body", None), BaseWorkflow):
+            pending.append(cast("BaseWorkflow", body))
 
 
 def leads(offer: Offer) -> bool:

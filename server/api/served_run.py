@@ -13,6 +13,7 @@ from pydantic import JsonValue
 from operad.configs.flow import result_text
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
 from operad.runtime.values.questions import Question
+from operad.runtime.workflow.base_workflow import live_questions
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
 
@@ -76,7 +77,7 @@ class ServedRun:
         if self.set_aside:
             return self.set_aside
         if self.ended is None and self.task is not None:
-            return self.offer.agent.workflow.live_questions(self.id)
+            return live_questions(self.offer.agent.workflow, self.id)
         return ()
 
     @property

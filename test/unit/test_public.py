@@ -89,7 +89,7 @@ SIGNATURES = {
     "operad.evaluators.Evaluator.execute": "self reasoner job workflow_messages previous_expert_outputs lesson",
     "operad.runtime.Workflow.execute": "self job reasoner workflow_messages lesson run_id",
     "operad.runtime.Workflow.aexecute": "self job reasoner workflow_messages lesson run_id",
-    "operad.runtime.Workflow.stream": "self job reasoner workflow_messages lesson model run_id deps only under",
+    "operad.runtime.Workflow.stream": "self job reasoner workflow_messages lesson only under options",
     "operad.runtime.Workflow.add_operator": "self operator previous_ops next_ops join policy",
     "operad.runtime.Reasoner.infer": "self task",
 }

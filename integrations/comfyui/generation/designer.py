@@ -26,6 +26,7 @@ from operad.integrations.comfyui.generation.findings import findings, known, lin
 from operad.integrations.comfyui.generation.rules import mend
 from operad.operators.operator import Operator
 from operad.runtime.graph.call import OperatorCall
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
@@ -165,15 +166,20 @@ class SelectClasses(_Stage):
             prompts.SELECT_TOKENS,
         )
         sizes, lesson, names_chosen = shared.sizes(parts), "", list[str]()
-        for _ in range(MAX_TRIES):
-            try:
-                answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_FORM, call.lesson, lesson))
-                names_chosen = cast("list[str]", CHOICE_FORM.validate(answer)["classes"])
-            except AnswerError as error:
-                return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
-            lesson = self._unknown_lesson(names_chosen)
-            if not lesson:
-                break
+
+        async def attempt(fault: str) -> None:
+            nonlocal names_chosen
+            answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_FORM, call.lesson, fault))
+            names_chosen = cast("list[str]", CHOICE_FORM.validate(answer)["classes"])
+            if unknown := self._unknown_lesson(names_chosen):
+                raise UnfitError(unknown)
+
+        try:
+            await until_fit(attempt, MAX_TRIES)
+        except UnfitError as unfit:  # the known ones among them are used
+            lesson = str(unfit)
+        except AnswerError as error:
+            return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
         chosen = [name for name in dict.fromkeys(names_chosen) if name in self.definitions.classes]
         if not chosen:
             return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, prompt=sizes)
@@ -218,23 +224,21 @@ class DraftCode(_Stage):
             ],
             prompts.DRAFT_TOKENS,
         )
-        sizes, failure = shared.sizes(parts), ""
-        for _ in range(MAX_TRIES):
+        sizes = shared.sizes(parts)
+
+        async def attempt(failure: str) -> Draft:
             try:
                 answer = await ask(call.reasoner, _task(call.job, parts, TEXT_FORM, call.lesson, failure))
-                draft = read_answer(answer, self.definitions, request.base.graph)
+                return read_answer(answer, self.definitions, request.base.graph)
             except AnswerError as error:
-                failure = describe(error)
-                continue
-            return self._message(
-                call.job,
-                draft.code,
-                **{CODE: draft.code},
-                classes=chosen,
-                repairs=[*map(str, draft.repairs)],
-                prompt=sizes,
-            )
-        return self._message(call.job, failure, failure=failure, classes=chosen, prompt=sizes)
+                raise UnfitError(describe(error)) from error
+
+        try:
+            draft = await until_fit(attempt, MAX_TRIES)
+        except UnfitError as unfit:
+            return self._message(call.job, str(unfit), failure=str(unfit), classes=chosen, prompt=sizes)
+        repairs = [*map(str, draft.repairs)]
+        return self._message(call.job, draft.code, **{CODE: draft.code}, classes=chosen, repairs=repairs, prompt=sizes)
 
 
 class MendCode(_Stage):
@@ -311,28 +315,32 @@ class MendCode(_Stage):
             prompts.FIX_TOKENS,
         )
         extra: dict[str, JsonValue] = {"asked": list[JsonValue](shown_findings), "prompt": dict(shared.sizes(parts))}
-        lesson_text = ""
-        for _ in range(MAX_TRIES):
+
+        async def attempt(fault: str) -> tuple[Draft, list[str], list[dict[str, Any]]]:
             try:
-                answer = await ask(reasoner, _task(job, parts, LINES_FORM, None, lesson_text))
+                answer = await ask(reasoner, _task(job, parts, LINES_FORM, None, fault))
                 lines = cast("list[dict[str, Any]]", LINES_FORM.validate(answer)["lines"])
                 text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, request.base.graph)
                 draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
             except AnswerError as error:
-                lesson_text = describe(error)
-                extra["refused"] = lesson_text
-                continue
+                extra["refused"] = describe(error)
+                raise UnfitError(describe(error)) from error
             findings_after = await asyncio.to_thread(findings, draft, request.known)
             if draft.graph.nodes and len(findings_after) < len(findings_before):
-                extra.pop("refused", None)
-                return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
+                return draft, repairs, lines
+            extra["refused"] = "the lines make it no better"
             remaining = "\n".join(f"- {finding}" for finding in findings_after[: shared.MOST_FINDINGS])
-            lesson_text = (
+            raise UnfitError(
                 f"Nothing was changed, because your lines do not improve the workflow. Findings with them:\n{remaining}"
             )
-            extra["refused"] = "the lines make it no better"
-        return before, [], extra
+
+        try:
+            draft, repairs, lines = await until_fit(attempt, MAX_TRIES)
+        except UnfitError:  # `extra` says why
+            return before, [], extra
+        extra.pop("refused", None)
+        return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
 
 
 def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:

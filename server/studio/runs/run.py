@@ -16,7 +16,7 @@ from operad.runtime.observe.trace import Trace
 from operad.runtime.values.errors import InputError, describe, did_you_mean
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import Job, WorkflowMessage, new_id
-from operad.runtime.workflow.handle import RunHandle
+from operad.runtime.workflow.run_handle import RunHandle
 from operad.server.studio.runs.reuse import LastRun
 from operad.server.studio.runs.uploads import Uploads
 from operad.server.studio.runs.values import Files

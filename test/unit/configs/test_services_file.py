@@ -10,8 +10,8 @@ from operad.configs.services import load_services
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators import Operator
+from operad.operators.builtin_tools import web_reader, wikipedia
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.ready import web_reader, wikipedia
 from operad.operators.services import Services
 from operad.operators.web.fetch import Guard
 from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily

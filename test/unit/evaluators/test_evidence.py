@@ -16,7 +16,7 @@ from operad.runtime.reasoning.exchange import Exchange
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values.step_record import ToolUse
-from operad.runtime.workflow.map_items import ItemError
+from operad.runtime.workflow.map import ItemError
 
 RIGHT = json.dumps({"evaluation": "fine", "faults": [], "unsure": [], "status": "SUCCESS", "score": 9})
 

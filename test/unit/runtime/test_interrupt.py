@@ -45,7 +45,7 @@ from operad.runtime import (
 from operad.runtime.events.stream import CROWDED
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner, run_on_fake_clock
 from operad.runtime.values.questions import Question, check_answers
-from operad.runtime.workflow import map_items as items_of_maps
+from operad.runtime.workflow import map as items_of_maps
 
 JOB = Job(goal="goal")
 NOBODY = ScriptedReasoner([])

@@ -64,7 +64,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.message import Turn
 from operad.runtime.values.own import own
-from operad.runtime.workflow.transcript import transcript
+from operad.runtime.workflow.records import transcript
 from operad.testing import Say, ScriptedModel
 
 T = TypeVar("T")

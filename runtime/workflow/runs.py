@@ -1,178 +1,101 @@
-"""Runs of a workflow in progress: waited for, paused, resumed, cancelled, and found by id."""
+"""Runs of a workflow by id: those in progress in this process, and those in its store."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Mapping, Sequence
 from functools import partial
-from typing import Any, TypeVar
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Protocol, cast
 
 from pydantic import JsonValue
 
-from operad.runtime.events import current_scope
+from operad.runtime.events import Event
+from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.policies.deadline import ended
-from operad.runtime.values.errors import InputError, PausedError, did_you_mean
+from operad.runtime.graph.run_input import answers_of, new_answers
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.forks import after_fork, leave_to_parent
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_input import answers_of, new_answers
-from operad.runtime.workflow.run_store import RunStore
+from operad.runtime.workflow.run_handle import LiveRun, in_loop
 
-T = TypeVar("T")
-
-MOMENT = 4
-"""Turns of the event loop after which a paused run raises `PausedError`.
-
-An operator that reads the stream of a run inside it learns of a question from that stream: its task is woken in the next
-turn, and answers in one of these. Listeners and tasks that they start need no turns: they run before the run is paused.
-"""
+_IN_DATABASE = "operad.runtime.durable.ledger"
+"""Module of the ledger. It is imported by name when a database is used, so that other workflows do not import it."""
 
 
-class LiveRun:
-    """Run in its own task, which can stay paused while no caller waits for it.
+class RunStore(Protocol):
+    """Protocol of a store of durable runs, such as `operad.runtime.durable.Ledger`."""
 
-    Args:
-        run_id: Id of the run.
-        run: The run.
-        work: Function that returns the coroutine which executes the run.
-        streamed: True if the events have a consumer, which learns from them of questions and the end of the run.
-        forget: Function to call when the run has ended and its outcome was delivered. A run that fails while it is
-            paused is not forgotten: its error is raised to the caller that resumes it.
+    @property
+    def workers(self) -> object | None:
+        """The workers that execute the operators with their own models; None if this process executes them."""
+        ...
 
-    Attributes:
-        run_id: Id of the run.
-        run: The run.
-        streamed: True if the events have a consumer.
-        task: The task of the run.
-        loop: The event loop of the task.
+    async def execute(self, workflow: Any, run: Run, call: OperatorCall) -> WorkflowMessage:
+        """Execute a new run, or resume a stored one, and return its message."""
+        ...
+
+    def job(self, run_id: str) -> Job:
+        """Return the job of a run; may block."""
+        ...
+
+    def result(self, run_id: str) -> WorkflowMessage | None:
+        """Return the message of a run; None if it has not finished; may block."""
+        ...
+
+    def events(self, run_id: str) -> Sequence[Event]:
+        """Return the events of a run so far; may block."""
+        ...
+
+    def retry(self, run_id: str) -> None:
+        """Prepare a failed run to be resumed; raise InputError if it did not fail; may block."""
+        ...
+
+    def open_questions(self, run_id: str) -> Sequence[Question]:
+        """Return the open questions of a run; may block."""
+        ...
+
+    def stored_answers(self, run_id: str) -> Mapping[str, JsonValue]:
+        """Return the answers to questions of a run, by question id, without those to open questions; may block."""
+        ...
+
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+        """Answer questions of a run; may block."""
+        ...
+
+    def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
+        """Return the operators of a stored run that have not finished; None if all of them may run; may block."""
+        ...
+
+    def to_resume(self, run_id: str, workflow: Any, reasoner: Reasoner) -> OperatorCall | None:
+        """Return the input of a run without a driver; None if a process drives the run; may block."""
+        ...
+
+    def live_run(self, run_id: str) -> LiveRun | None:
+        """Return a run in progress in this process, also if another `Workflow` object started it; None if there is none."""
+        ...
+
+
+def run_store_of(durable: RunStore | str | Path) -> RunStore:
+    """Return a store of runs for a database URL, a path or a store.
+
+    Raises:
+        InputError: The value is none of these.
     """
-
-    def __init__(
-        self,
-        run_id: str,
-        run: Run,
-        work: Callable[[], Coroutine[Any, Any, WorkflowMessage]],
-        *,
-        streamed: bool,
-        forget: Callable[[LiveRun], object],
-    ) -> None:
-        self.run_id = run_id
-        self.run = run
-        self.streamed = streamed
-        self.loop = asyncio.get_running_loop()
-        self._forget = forget
-        self._waiting = 0
-        self._is_cancelled = False
-        self._going_on: asyncio.Task[WorkflowMessage] | None = None
-        self._settled = asyncio.Event()  # set at a pause and at the end
-        if not streamed:
-            run.on_paused = self._settled.set
-        run.live = self
-        self.task = self.loop.create_task(work())
-        self.task.add_done_callback(self._end)
-
-    async def outcome(self, *, joins: bool = False) -> WorkflowMessage:
-        """Wait for the end of the run, and return its message. If the wait is cancelled, the run is cancelled too.
-
-        Args:
-            joins: True for a caller that did not start the run: if its wait is cancelled while another caller waits,
-                the run continues.
-
-        Raises:
-            PausedError: The run waits for a person, and stays paused.
-            Exception: The error of the run.
-        """
-        self._waiting += 1
-        try:
-            while True:
-                await self._settled.wait()
-                if self.task.done():
-                    self._forget(self)
-                    return self.task.result()
-                for _ in range(MOMENT):
-                    await asyncio.sleep(0)
-                if self.run.questions.waits():
-                    raise PausedError(self.run_id, self.run.questions.open())
-                if not self.task.done():
-                    self._settled.clear()
-        except asyncio.CancelledError:
-            continues_alone = self._going_on is not None and not self._going_on.done()
-            if not joins or self._waiting - continues_alone == 1:
-                await self.cancel()
-            raise
-        finally:
-            self._waiting -= 1
-            del self  # breaks the cycle self -> task -> error -> traceback -> this frame -> self
-
-    def answer_now(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of the run, from the thread of its event loop.
-
-        Raises:
-            InvalidError: An answer is not valid. No answer was accepted then.
-        """
-        self.run.questions.answer(answers)
-        if not self.task.done():
-            self._settled.clear()
-        self.run.check_paused()
-
-    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of the run; see `answer_soon`."""
-        self.answer_soon(answers)
-
-    def answer_soon(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of the run, from a task of its event loop; it continues without a caller that waits for it.
-
-        Raises:
-            InvalidError: An answer is not valid. No answer was accepted then.
-        """
-        self.answer_now(answers)
-        if not self.streamed:
-            # A run is forgotten only after a caller has waited for its outcome.
-            self._going_on = asyncio.ensure_future(self.outcome())
-            self._going_on.add_done_callback(lambda done: done.cancelled() or done.exception())
-
-    async def resume(
-        self, answers: Mapping[str, JsonValue], stored: Mapping[str, JsonValue], deps: object = None
-    ) -> WorkflowMessage:
-        """Answer questions of the run, and return its message; see `outcome` for a wait that is cancelled.
-
-        Args:
-            answers: The answers.
-            stored: Stored answers of the run. Those that the run has not read yet are passed on.
-            deps: Deps that replace those of the run once the answers are accepted; None to keep them.
-
-        Raises:
-            InvalidError: An answer is not valid. No answer was accepted then.
-            PausedError: The run waits for more answers.
-            Exception: The error of the run.
-        """
-        if not self.task.done():
-            unread = {each.id: stored[each.id] for each in self.run.questions.open() if each.id in stored}
-            self.answer_now(unread | new_answers(self.run_id, answers, stored))
-            if deps is not None:  # the operators continue at the next turn of the event loop
-                self.run.replace_deps(deps)
-        return await self.outcome(joins=True)
-
-    async def cancel(self) -> None:
-        """Cancel the run, and wait until it has ended; code inside the run does not wait, because it ends with it."""
-        self._is_cancelled = True  # no caller waits for the outcome, even if the run finishes before the cancellation
-        self.task.cancel()
-        scope = current_scope()
-        if scope is not None and any(outer.run is self.run for outer in scope.outwards()):
-            return
-        await ended(self.task)
-        if not self.task.cancelled():
-            self.task.exception()  # retrieved, in case the waiting caller left before it was raised
-
-    def _end(self, task: asyncio.Task[WorkflowMessage]) -> None:
-        self.run.live = None
-        if self.streamed or self._waiting or self._is_cancelled or task.cancelled():
-            self._forget(self)
-        self._settled.set()
+    if isinstance(durable, str | Path):
+        return cast("RunStore", import_module(_IN_DATABASE).Ledger(durable))
+    if not callable(getattr(durable, "execute", None)):
+        raise InputError(
+            f"durable: expected a URL such as 'sqlite:///runs.db', a path or a Ledger; got {short_repr(durable)}"
+        )
+    return durable
 
 
 class Runs:
@@ -375,10 +298,3 @@ class Runs:
         of_others = self.store.live_run(run_id) if self.store is not None and run_id not in self._live else None
         live = of_others or self.find(run_id)
         await in_loop(live.loop, live.cancel())
-
-
-async def in_loop(loop: asyncio.AbstractEventLoop, work: Coroutine[Any, Any, T]) -> T:
-    """Await a coroutine in the event loop that it belongs to."""
-    if loop is asyncio.get_running_loop():
-        return await work
-    return await asyncio.wrap_future(asyncio.run_coroutine_threadsafe(work, loop))

@@ -8,8 +8,7 @@ from contextlib import suppress
 from operad.runtime.events.run_context import MissingDepsError
 from operad.runtime.graph.build import Build
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.fallbacks import with_fallbacks
-from operad.runtime.graph.graph import asking
+from operad.runtime.graph.graph import asking, with_fallbacks
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.models.resolve import NoModelError
 from operad.runtime.policies.policy import NO_POLICY

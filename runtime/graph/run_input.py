@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 
 from pydantic import BaseModel, JsonValue, ValidationError
+from typing_extensions import TypedDict
 
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import Reasoner
@@ -19,6 +20,38 @@ JobLike = Job | str | Mapping[str, JsonLike] | BaseModel
 
 ReasonerLike = Reasoner | Model | str | None
 """Reasoner of a run: a reasoner, a model or its name; None for the workflow's own."""
+
+
+class StreamOptions(TypedDict, total=False):
+    """Options of a run that is streamed by `Workflow.stream`.
+
+        options: StreamOptions = {"run_id": "moon"}
+        for event in flow.stream("Is this so? The moon has air.", **options):
+            print(event)
+
+    Attributes:
+        model: Model of this run: a model, its name or a reasoner; by default the workflow's `model`.
+        run_id: The run's id; a new one by default.
+        deps: Any object, such as a database connection, that functions and tools get as `RunContext.deps`, also in
+            nested workflows and maps. It is not stored.
+    """
+
+    model: ReasonerLike
+    run_id: str | None
+    deps: object
+
+
+class RunOptions(StreamOptions, total=False):
+    """Options of a run, for `Workflow.run`, `arun`, `start` and `stream_text`: those of `StreamOptions`, and a lesson.
+
+        options: RunOptions = {"lesson": "Name the sources."}
+        print(flow.run("Is this so? The moon has air.", **options).text)
+
+    Attributes:
+        lesson: Lesson from an earlier attempt.
+    """
+
+    lesson: str | None
 
 
 def one_of(reasoner: ReasonerLike, model: ReasonerLike) -> ReasonerLike:
