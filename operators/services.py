@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import re
 import tempfile
+from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from threading import Lock
 from typing import Any
 from urllib.parse import urlencode
 
-from operad.operators.conversations import Conversations
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
 from operad.operators.secrets import FindSecret, find_secret
@@ -26,6 +27,40 @@ from operad.runtime.tools.toolkit import Tools
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.workflow.workflow import Workflow
+
+# Conversations: variables that are kept between the runs of a session.
+
+MAX_SESSIONS = 1_000
+"""Maximum number of sessions with kept variables. A job without a session id is a session of its own, and nothing tells
+that a session has ended, so a server would otherwise keep the variables of all runs."""
+
+
+class Conversations:
+    """Variables of conversations, in memory, by session and name.
+
+    At most `MAX_SESSIONS` sessions are kept; the least recently used ones are removed.
+    """
+
+    def __init__(self) -> None:
+        self._values: OrderedDict[str, dict[str, Any]] = OrderedDict()
+        self._lock = Lock()
+
+    def get(self, session_id: str) -> Mapping[str, Any]:
+        """Return the kept variables of a session."""
+        with self._lock:
+            if session_id not in self._values:
+                return {}
+            self._values.move_to_end(session_id)
+            return dict(self._values[session_id])
+
+    def keep(self, session_id: str, values: Mapping[str, Any]) -> None:
+        """Store values for the next run of a session; other variables of the session are unchanged."""
+        with self._lock:
+            self._values.setdefault(session_id, {}).update(values)
+            self._values.move_to_end(session_id)
+            if len(self._values) > MAX_SESSIONS:
+                self._values.popitem(last=False)
+
 
 Fetch = Callable[[str, Guard], Awaitable[Fetched]]
 """Function that fetches a URL, if the guard allows it."""

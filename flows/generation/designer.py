@@ -13,12 +13,16 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
 from typing import Any, cast
 
 from pydantic import JsonValue
 
 from operad.flows.check import NodeType
+from operad.flows.formats.chat2workflow import load
 from operad.flows.formats.json_text import read_json
 from operad.flows.generation import prompts
 from operad.flows.generation.draft import (
@@ -33,7 +37,6 @@ from operad.flows.generation.draft import (
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
 from operad.flows.generation.mending import GENERATED, MendWorkflow
-from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
@@ -48,6 +51,61 @@ from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
 from operad.runtime.values.schema_check import Schema
+
+# Motifs: small example workflows, which show a model how nodes of the planned types are connected.
+
+COMMON = frozenset({"start", "end", "llm"})
+"""Types of most workflows, which do not count for the choice of a motif."""
+
+
+@dataclass(frozen=True, slots=True)
+class Motif:
+    """Small example workflow.
+
+    Attributes:
+        name: Name of the motif.
+        description: Description in one line.
+        text: The workflow in Chat2Workflow's JSON, without whitespace.
+    """
+
+    name: str
+    description: str
+    text: str
+
+    @property
+    def graph(self) -> NodeGraph:
+        """The workflow."""
+        return load(self.text, self.name)
+
+    @property
+    def kinds(self) -> frozenset[str]:
+        """Types of the nodes."""
+        return frozenset(spec.type for spec in self.graph.nodes)
+
+
+@cache
+def motifs() -> tuple[Motif, ...]:
+    """Return all motifs."""
+    return tuple(_read())
+
+
+def nearest(kinds: Collection[str]) -> Motif | None:
+    """Return the motif with most of the given types and fewest others; None if none has a type outside of `COMMON`."""
+    wanted = frozenset(kinds) - COMMON
+    ranked = [(len(motif.kinds & wanted), -len(motif.kinds - COMMON - wanted), motif) for motif in motifs()]
+    best = max(ranked, key=lambda rank: rank[:2], default=None)
+    return best[2] if best is not None and best[0] else None
+
+
+def _read() -> Iterator[Motif]:
+    """Yield the motifs of ``motifs.json``."""
+    listed: list[dict[str, Any]] = json.loads(
+        (files("operad.flows.generation") / "motifs.json").read_text(encoding="utf-8")
+    )
+    for item in listed:
+        text = json.dumps(item["workflow"], ensure_ascii=False, separators=(",", ":"))
+        yield Motif(item["name"], item["says"], text)
+
 
 __all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
 

@@ -2,29 +2,310 @@
 
 from __future__ import annotations
 
+import inspect
+import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+import types as python_types
+import typing
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cache
 from importlib.resources import files
 from types import MappingProxyType
-from typing import NamedTuple
+from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
 
-from operad.flows.catalogue import NodeType, table
+from pydantic.fields import FieldInfo
+
+from operad.flows.catalogue import NodeType, fields_for_generation, table
 from operad.flows.edit.batch import OPERATIONS
 from operad.flows.edit.difference import difference
 from operad.flows.edit.short import usage
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.cards import cards
-from operad.flows.generation.likely import likely
+from operad.flows.generation.drafting import drafted, places
 from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
-from operad.flows.generation.plan import Plan, nodes_before
-from operad.flows.generation.signatures import EVERYWHERE, NOTATION, inner_types, short, signatures
+from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair.contract import Contract
+from operad.operators.conditions import OPERATORS
+from operad.operators.node import ADVANCED, summary
+from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.text import cut, fence
+
+# Signatures of node types for models: one line for each type, from its declaration.
+
+NOTATION = "Node types: name(parameters) → outputs; ports. Hints"
+"""Title of a list of signatures."""
+
+EVERYWHERE = "failure"
+"""Parameter that every type has, which is described once, after all signatures."""
+
+SHORT: Mapping[Any, str] = {Selector: "var", Text: "text", bool: "bool", int: "number", float: "number"}
+"""Names of types in signatures; other types, such as plain texts, have no name."""
+
+
+def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
+    """Return the signatures of node types in the given order, each once.
+
+        print(signatures(NODE_TYPES, ["llm", "end"]))
+
+    Args:
+        types: Node types by name.
+        names: Names of the types to show; unknown names and the starts of containers are ignored.
+        params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
+    """
+    inner = inner_types(types)
+    shown = [types[name] for name in dict.fromkeys(names) if name in types and name not in inner]
+    lines = [signature(node_type, params) for node_type in shown]
+    if shown and EVERYWHERE in params:
+        field = shown[0].params_type.model_fields[EVERYWHERE]
+        lines.append(f"Every type also has {EVERYWHERE}?: {field.description}")
+    return "\n".join(lines)
+
+
+def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
+    """Return a node type in one line: its parameters with their types, outputs, ports, and its hint.
+
+    Args:
+        node_type: The type.
+        params: Advanced parameters to show, as ``type.parameter``.
+    """
+    fields = {name: each for name, each in fields_for_generation(node_type, params).items() if name != EVERYWHERE}
+    shown_params = _params(node_type, fields)
+    outputs = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
+    hint = _hint(node_type)
+    advanced = [
+        f"{name}: {field.description}"
+        for name, field in fields.items()
+        if ADVANCED in field.metadata and not re.search(rf"\b{name}\b", hint)  # unless the hint describes the parameter
+    ]
+    notes = " ".join(filter(None, [hint, *advanced]))
+    return f"{node_type.type}({shown_params}){outputs}{ports}" + (f". {notes}" if notes else "")
+
+
+def short(node_type: NodeType) -> str:
+    """Return a node type in short: outputs and ports, and for types that declare their outputs the parameters.
+
+    Args:
+        node_type: The type.
+    """
+    shown_params = f"({_params(node_type, fields_for_generation(node_type))})" if node_type.type in DECLARES else ""
+    outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
+    return f"{node_type.type}{shown_params}{outputs}{ports}"
+
+
+_OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
+"""Pattern of details in descriptions of outputs, except the types of lists and objects."""
+
+
+def _params(node_type: NodeType, fields: Mapping[str, FieldInfo]) -> str:
+    """Return the parameters with their types; ? marks optional ones."""
+    hints = get_type_hints(node_type.params_type, include_extras=True)
+    return ", ".join(
+        _with_type(name if field.is_required() else f"{name}?", _type_name(hints[name]))
+        for name, field in fields.items()
+    )
+
+
+def inner_types(types: Mapping[str, NodeType]) -> set[str]:
+    """Return the types that begin the body of a container, which models do not plan."""
+    return {node_type.body_starts_with for node_type in types.values()} - {""}
+
+
+def _hint(node_type: NodeType) -> str:
+    """Return the hint of a node type, by default its summary; for if-else, the operators of conditions."""
+    if node_type.type == "if-else":
+        return "".join(_signatures_operators_by_type())
+    return summary(node_type) if node_type.hint is None else node_type.hint
+
+
+def _signatures_operators_by_type() -> Iterator[str]:
+    """Yield the operators of conditions by the type of the variable, and last those of all types."""
+    kinds = (VariableType.STRING, VariableType.NUMBER, VariableType.BOOLEAN, VariableType.ARRAY_STRING)
+    common = [operator for operator in OPERATORS[kinds[0]] if all(operator in OPERATORS[kind] for kind in kinds)]
+    yield "Operators: "
+    for kind in kinds:
+        specific = [operator for operator in OPERATORS[kind] if operator not in common]
+        yield f"{kind.value.partition('[')[0]}: {', '.join(specific)}; "
+    yield f"all: {', '.join(common)}"
+
+
+def _with_type(name: str, kind: str) -> str:
+    return f"{name}: {kind}" if kind else name
+
+
+def _type_name(annotation: Any) -> str:
+    """Return the type of a parameter in short; empty for a plain text."""
+    origin, arguments = get_origin(annotation), get_args(annotation)
+    if origin is Annotated:
+        return _type_name(arguments[0])
+    if annotation in SHORT:
+        return SHORT[annotation]
+    if fields := places(annotation, choices=False):
+        optional = annotation._field_defaults
+        return (
+            "{"
+            + ", ".join(_with_type(f"{n}?" if n in optional else n, _type_name(each)) for n, each in fields.items())
+            + "}"
+        )
+    if origin in (Union, python_types.UnionType):
+        if len(_without_none(arguments)) == 1:
+            return _type_name(_without_none(arguments)[0])
+        return "|".join(dict.fromkeys(_type_name(argument) or "text" for argument in _without_none(arguments)))
+    if origin is Literal:
+        return "|".join(map(str, arguments))
+    if origin in (list, Sequence, typing.Sequence):
+        return f"[{_type_name(arguments[0]) or 'text'}]"
+    if origin in (dict, Mapping, typing.Mapping):
+        return "{name: value}"
+    return ""
+
+
+def _without_none(kinds: Sequence[Any]) -> Sequence[Any]:
+    return [kind for kind in kinds if kind is not type(None)]
+
+
+# Node types and parameters that the words of a request suggest, which its prompt describes in full.
+#
+# The words determine only how long the description of a type is; other types are offered by name.
+
+_FILES = r"\b(?:docx?|word (?:file|doc\w*)|pdfs?|pptx?|powerpoint|slides?|xlsx?|excel|spreadsheets?|files?|documents?|attachments?)\b|文件|文档|附件|表格|幻灯片"
+
+WORDS: Mapping[str, str] = {
+    "question-classifier": r"\b(?:class\w*|categor\w*|sort(?:s|ed|ing)? (?:\w+ ){0,4}into|route[sd]?|routing|intent|topic)\b|分类|归类|类别|意图|分流",
+    "code": r"\b(?:code|comput\w*|calculat\w*|count\w*|number of|how many|sums?|totals?|average|percent\w*|duplicates?|dedup\w*|exact\w*|sort(?:s|ed|ing)?|random\w*|dates?|json|regex\w*|limit\w*|word count)\b"
+    r"|代码|计算|统计|数量|字数|总和|合计|平均|去重|排序|百分|随机|日期",
+    "document-extractor": rf"\b(?:upload\w*|resumes?|papers?)\b|{_FILES}|上传|简历|论文",
+    "if-else": r"\b(?:if|when|whenever|unless|otherwise|else|whether|(?:more|less|longer|shorter|fewer|greater|higher|lower) than|at (?:least|most)|above|below|over|under|exceed\w*|empty|depend\w*|only for|in case)\b"
+    r"|如果|若|当|否则|不然|超过|超出|大于|小于|多于|少于|高于|低于|不足|至少|至多|为空|是否|时(?:才|就)|只有|[的时]话",
+    "list-operator": r"\b(?:first|last|top|filter\w*|limit\w*|sort(?:s|ed|ing)?|order(?:s|ed)? by)\b|前\w个|前几|第一|最后一|筛选|过滤|排序",
+    "parameter-extractor": r"\b(?:extract\w*|fields?|pick out|pull out|read out|parse[sd]?|structured)\b|提取|抽取|字段|识别出|解析",
+    "template-transform": r"\b(?:templates?|jinja\w*|fill in|placeholders?|lay ?out|concat\w*|join(?:s|ed)?|put together|combin\w*)\b|模板|拼接|合并|套用|格式",
+    "variable-aggregator": r"\b(?:if|unless|otherwise|when|either|branch\w*|class\w*|categor\w*|merg\w*|approv\w*)\b|如果|若|否则|分支|分类|合并|批准|审核",
+    "iteration": r"\b(?:each|every|per|one by one|items?|lists?|loop\w*|several|multiple)\b|每|逐|各|分别|列表|循环|多个|多份",
+    "tts": r"\b(?:audio|voices?|speech|spoken|speak\w*|read (?:it |them |this |that )?(?:aloud|out)|aloud|listen|podcasts?|mp3|narrat\w*)\b|语音|朗读|音频|配音|播报|念|读出",
+    "text2image": r"\b(?:images?|pictures?|illustrat\w*|covers?|draw\w*|posters?|photos?|logos?|paint\w*|banners?)\b|图片|图像|配图|封面|海报|插画|插图|画|图",
+    "mermaid-converter": r"\b(?:diagrams?|flow ?charts?|mermaid|mind ?maps?|gantt|timelines?)\b|流程图|思维导图|脑图|示意图|时序图|甘特图",
+    "markdown-exporter": rf"{_FILES}|\b(?:export\w*|download\w*|html|markdown)\b|导出|下载",
+    "google-search": r"\b(?:search\w*|google|web|internet|online|news|latest|look\w* up|up.to.date|research\w*)\b|搜索|搜一|检索|网上|上网|联网|新闻|最新|查一|查询|查找",
+    "echarts": r"\b(?:charts?|graphs?|plots?|bars?|pie|histograms?)\b|图表|柱状|柱形|饼图|折线|曲线|条形图",
+    "request": r"\b(?:https?|urls?|apis?|post(?:s|ed|ing)?|webhooks?|endpoints?|send\w*|fetch\w*|slack|teams|e-?mail (?:it|me|them)|server|website)\b|接口|请求|发送|推送|发到|发给|网址|链接|调用|抓取|网页",
+    "http-request": r"\b(?:https?|urls?|apis?|fetch\w*|server|website)\b|接口|请求|网址|链接|调用|抓取|网页",
+    "human-input": r"\b(?:approv\w*|confirm\w*|sign off|let (?:me|us|them)|ask (?:me|us|the)|humans?|person|people|manager|review(?:s|ed)? (?:it|them|by)|by hand|manual\w*|check it)\b"
+    r"|批准|审批|确认|审核|人工|同意|问我|问一下|过目|把关|让我",
+    "agent": r"\b(?:agents?|on its own|autonomous\w*)\b|智能体|代理|自主",
+    "failure": r"\b(?:retr(?:y|ies|ied)|fail\w*|errors?|fall ?back|goes wrong|unavailable|timeouts?)\b|失败|重试|出错|错误|异常|超时|不可用",
+}  # fmt: skip
+"""Pattern of English and Chinese words of a request, by the node type or parameter that they suggest."""
+
+_ALWAYS = ("tool", "knowledge-retrieval")
+"""Types that are offered only if services are configured for them, and are then always described."""
+
+
+def likely(text: str, names: Iterable[str]) -> list[str]:
+    """Return the names of node types, or of parameters that all types have, that a text suggests.
+
+        assert likely("Read it aloud if it is long.", ["tts", "if-else", "echarts"]) == ["tts", "if-else"]
+
+    Args:
+        text: The request.
+        names: Names to choose from; their order is kept.
+    """
+    return [
+        name for name in names if name in _ALWAYS or (name in WORDS and re.search(WORDS[name], text, re.IGNORECASE))
+    ]
+
+
+# Cards of node types for models: parameters, limits, allowed values and an example in drafted form.
+
+_DECLARED = re.compile(r"\[(\w+), id of [\w ]+\]")
+"""Pattern of a variable in declared form, which drafts write as ``id.variable``."""
+
+_NOTATION = re.compile(r"[;.,]? [Vv]ariables as \{\{#id\.variable#\}\}\.?$")
+"""Pattern of the notation of variables, which the rules of the prompt state once."""
+
+SHARED = ("failure", "model_name")
+"""Advanced parameters of several types, which are described once, after all cards."""
+
+
+def cards(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
+    """Return the cards of node types in the given order, each once.
+
+        print(cards(NODE_TYPES, ["llm", "end"]))
+
+    Args:
+        types: Node types by name.
+        names: Names of the types to show; unknown names are ignored.
+        params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
+    """
+    shown = [types[name] for name in dict.fromkeys(names) if name in types]
+    return "\n".join([*(brief(node_type, params) for node_type in shown), *_shared_params(shown, params)])
+
+
+def brief(node_type: NodeType, params: Collection[str] = ()) -> str:
+    """Return the card of a node type: summary, parameters (? marks optional ones), outputs, ports and an example.
+
+    Args:
+        node_type: The type.
+        params: Advanced parameters to show, as ``type.parameter``.
+    """
+    return "\n".join([f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _lines(node_type, params))])
+
+
+def _shared_params(shown: Sequence[NodeType], params: Collection[str]) -> Iterator[str]:
+    """Yield a line for each parameter of `SHARED` that the shown types have."""
+    for name in SHARED:
+        types_with_param = [
+            node_type
+            for node_type in shown
+            if name in node_type.params_type.model_fields and {name, f"{node_type.type}.{name}"} & set(params)
+        ]
+        if types_with_param:
+            owners = "every type" if name in params else ", ".join(node_type.type for node_type in types_with_param)
+            yield f"{name}?, a parameter of {owners}: {types_with_param[0].params_type.model_fields[name].description}"
+
+
+def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
+    """Yield the lines of a card after the summary."""
+    for line in inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")[2].splitlines():
+        yield _DECLARED.sub(r"id.\1", line)
+    hints = get_type_hints(node_type.params_type, include_extras=True)
+    shown = [name for name in fields_for_generation(node_type, params) if name not in SHARED]
+    for name in shown:
+        field = node_type.params_type.model_fields[name]
+        description = _NOTATION.sub("", field.description or "").strip()
+        allowed = _allowed_values(hints[name])
+        values = f" One of: {', '.join(allowed)}." if allowed else ""
+        yield f"{name}{'' if field.is_required() else '?'}: {description}{values}"
+    if node_type.type == "if-else":
+        yield _operators_by_type()
+    if not node_type.gives.startswith("nothing"):
+        yield f"gives {node_type.gives}"
+    if node_type.ports_text:
+        yield node_type.ports_text
+    if node_type.example:
+        example = {name: each for name, each in node_type.example.items() if name in shown}
+        yield json.dumps(drafted(node_type, example), ensure_ascii=False, separators=(",", ":"))
+
+
+def _operators_by_type() -> str:
+    """Return the operators of conditions, by the type of the variable."""
+    grouped: dict[str, list[str]] = {}
+    for kind in (VariableType.STRING, VariableType.NUMBER, VariableType.BOOLEAN, VariableType.ARRAY_STRING):
+        grouped.setdefault(", ".join(OPERATORS[kind]), []).append(kind.value.partition("[")[0])
+    logic = 'logic: null or "and" for all conditions, "or" for one of them; operators: '
+    return logic + "; ".join(f"{'/'.join(kinds)}: {listed}" for listed, kinds in grouped.items())
+
+
+def _allowed_values(annotation: Any) -> list[str]:
+    """Return the values of a `Literal` type; empty for other types."""
+    if get_origin(annotation) is Annotated:
+        return _allowed_values(get_args(annotation)[0])
+    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
+
 
 CHARACTERS_A_TOKEN = 4
 """Estimated characters per token of English and JSON; budgets are in tokens, texts are measured in characters."""

@@ -4,21 +4,241 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
+from difflib import get_close_matches
+from typing import Any, NamedTuple, cast
 
 from operad.flows.formats import chat2workflow
-from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
+from operad.flows.formats.chat2workflow import NAME
+from operad.flows.formats.json_text import MAX_BYTES, MAX_DEPTH, read_json, read_text
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import aggregators, align, containers, edges, ends, names, params, references, snippets
-from operad.flows.repair.contract import Contract, read_contract
-from operad.flows.repair.lessons import lessons_of
-from operad.flows.repair.selection import selection
-from operad.flows.repair.shape import SHAPE_RULES
-from operad.flows.repair.state import Check, Level, Mending, Repair, State
-from operad.flows.repair.text import TEXT_RULES
+from operad.flows.repair.contract import Contract, declared, ends_of, read_contract
+from operad.flows.repair.names import unreadable
+from operad.flows.repair.state import Check, Level, Mending, Proposal, Repair, State
+from operad.operators.named_params import named_place
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InvalidError, Issue
+
+# Lessons on issues that could not be repaired, each with possible corrections.
+
+
+def lessons_of(state: State) -> list[str]:
+    """Return a lesson for each issue and each name that differs from the instructions, with possible corrections."""
+    return list(dict.fromkeys([*_lessons_on_names(state), *_lessons_on_issues(state)]))
+
+
+def _lessons_on_issues(state: State) -> Iterator[str]:
+    """Yield a lesson for each issue; for a variable that does not exist, it lists the variables to name instead."""
+    suggestions: dict[str, str] = {}
+    for reading in unreadable(state):
+        options = [f"{output} of {reading.selector.node!r}" for output in reading.outputs or {}]
+        options = options or [
+            f"{output} of {node!r}" for node, outputs in state.checker.outputs.items() for output in outputs
+        ]
+        if options:
+            place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
+            holder = state.graph.by_id.get(reading.selector.node)
+            declare = "declare it there, or " if holder is not None and holder.type == "code" else ""
+            suggestions[reading.node.id, place] = f"; {declare}name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+    for issue in state.issues:
+        where = issue.message.partition(":")[0]
+        yield f"[{issue.code}] {issue.where}: {issue.message}{suggestions.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]
+
+
+def _lessons_on_names(state: State) -> Iterator[str]:
+    """Yield the lessons on inputs and outputs that differ from the contract."""
+    contract = state.contract
+    starts = [node for node in state.graph.nodes if node.type == "start"]
+    given = {name for node in starts for name in declared(node.params, "variables")}
+    for name in contract.input_names:
+        if name not in given:
+            yield f"[input] the instruction states the input {name!r}; declare it in the start, and read it where it is needed"
+    if contract.inputs:
+        for name in sorted(given - set(contract.input_names) - contract.undirected):
+            yield f"[input] the instruction states no input {name!r}; leave it out, or read one of: {', '.join(contract.input_names)}"
+    ends = ends_of(state.graph)
+    for wanted in contract.outputs:
+        if ends and min(wanted.mismatches(end) for end in ends):
+            yield f"[output] the instruction asks for an end with: {', '.join(sorted(wanted.needed))}; give it these outputs"
+
+
+# Rule on the response around the workflow: the node types that its selection names.
+
+_SELECTION = re.compile(r"(<node_selection>)(.*?)(</node_selection>)", re.DOTALL)
+_DISPLAY_NAMES = {
+    "llm": "LLM", "if-else": "If-Else", "http-request": "HTTP Request", "template-transform": "Template", "tts": "Text to Speech",
+    "text2image": "Text to Image", "echarts": "Echarts",
+}  # fmt: skip
+
+
+def selection(state: State) -> Iterator[Proposal]:
+    """Write the selection anew, with the node types of the workflow."""
+    graph = state.graph
+    around = fields_of(graph.extra.get(NAME))
+    before = str(around.get("before", ""))
+    if _SELECTION.search(before) and any(issue.code == "not-selected" for issue in state.issues):
+        listed = ", ".join(_spoken(node_type) for node_type in dict.fromkeys(node.type for node in graph.nodes))
+        mended = _SELECTION.sub(lambda found: f"{found[1]}{listed}{found[3]}", before, count=1)
+        with_mended = replace(graph, extra={**graph.extra, NAME: {**around, "before": mended}})
+        yield Proposal("<node_selection>", f"is {listed}", "these are the types of the workflow", with_mended)
+
+
+def _spoken(name: str) -> str:
+    """Return the display name of a node type, as selections have it."""
+    return _DISPLAY_NAMES.get(name) or " ".join(word.capitalize() for word in name.split("-"))
+
+
+# Rules on the form of the JSON: the names of node types, and the form of edges.
+
+
+class Shaped(NamedTuple):
+    """JSON value after a rule, with a note (place, change) for each repair."""
+
+    value: Any
+    notes: Sequence[tuple[str, str]] = ()
+
+
+ALIASES: Mapping[str, str] = {
+    "answer-generation": "llm", "agent": "llm", "chat": "llm", "gpt": "llm", "large-language-model": "llm", "model": "llm",
+    "begin": "start", "input": "start", "output": "end", "finish": "end", "stop": "end",
+    "classifier": "question-classifier", "intent-classifier": "question-classifier",
+    "python": "code", "python-code": "code", "code-execution": "code", "script": "code",
+    "doc-extractor": "document-extractor", "file-extractor": "document-extractor", "extractor": "document-extractor",
+    "http": "http-request", "request": "http-request", "web-request": "http-request",
+    "condition": "if-else", "branch": "if-else", "ifelse": "if-else", "switch": "if-else", "if": "if-else",
+    "list-filter": "list-operator", "list-operation": "list-operator",
+    "template": "template-transform", "jinja": "template-transform", "template-conversion": "template-transform",
+    "aggregator": "variable-aggregator", "variable-assigner": "variable-aggregator", "merge": "variable-aggregator",
+    "loop-over": "iteration", "for-each": "iteration", "foreach": "iteration", "iterator": "iteration",
+    "iterationstart": "iteration-start",
+    "text-to-speech": "tts", "speech": "tts", "text2speech": "tts", "audio": "tts",
+    "text-to-image": "text2image", "image-generation": "text2image", "image-generator": "text2image", "txt2img": "text2image",
+    "mermaid": "mermaid-converter", "markdown": "markdown-exporter", "exporter": "markdown-exporter",
+    "md-exporter": "markdown-exporter", "file-exporter": "markdown-exporter",
+    "search": "google-search", "web-search": "google-search", "google": "google-search",
+    "chart": "echarts", "e-charts": "echarts",
+}  # fmt: skip
+"""Names that models give to node types, with the types that they mean."""
+
+
+def with_types(value: Any) -> Shaped:
+    """Correct the name of a node type if a single type of the catalogue is similar."""
+    given = list_of(fields_of(value).get("nodes_info"))
+    nodes = [_with_type(node) for node in given]
+    notes = [
+        (str(new.get("id", "")), f"type {old['type']!r} is called {new['type']!r}")
+        for old, new in zip(given, nodes, strict=True)
+        if new is not old
+    ]
+    return Shaped({**value, "nodes_info": nodes}, notes) if notes else Shaped(value)
+
+
+def _with_type(node: Any) -> Any:
+    said = fields_of(node).get("type")
+    name = known_type(said) if isinstance(said, str) and said not in NODE_TYPES else ""
+    return {**node, "type": name} if name else node
+
+
+def known_type(word: str) -> str:
+    """Return the node type that a word means; empty if that is uncertain."""
+    name = re.sub(r"[\s_./-]+", "-", re.sub(r"(?<=[a-z])(?=[A-Z])", "-", word.strip()).lower()).removesuffix("-node")
+    if name in NODE_TYPES:
+        return name
+    if name in ALIASES:
+        return ALIASES[name]
+    by_joined_name = {node_type.replace("-", ""): node_type for node_type in NODE_TYPES}
+    if name.replace("-", "") in by_joined_name:
+        return by_joined_name[name.replace("-", "")]
+    similar = get_close_matches(name, [*NODE_TYPES, *ALIASES], n=2, cutoff=0.8)
+    types = {ALIASES.get(each, each) for each in similar}
+    return types.pop() if len(types) == 1 else ""
+
+
+def with_edges(value: Any) -> Shaped:
+    """Rewrite each edge as ``[source, port, target]``: without a fourth item, and with port 0 if it names none."""
+    given = list_of(fields_of(value).get("edges"))
+    edges = [_edge(edge) for edge in given]
+    notes = [
+        (f"edges[{number}]", f"is written {edge}") for number, edge in enumerate(edges) if edge is not given[number]
+    ]
+    return Shaped({**value, "edges": edges}, notes) if notes else Shaped(value)
+
+
+def _edge(edge: Any) -> Any:
+    match edge:
+        case [source, target]:
+            return [source, 0, target]
+        case [source, port, target, _]:
+            return [source, port, target]
+        case _:
+            return edge
+
+
+SHAPE_RULES: dict[str, tuple[Callable[[Any], Shaped], str]] = {
+    "type-names": (with_types, "no other type is spelt like it"),
+    "edge-form": (with_edges, "an edge is [source, port, target]"),
+}
+"""Rules by name: the function, and the reason of its repairs."""
+
+
+# Rules on the text before its JSON can be read: code fences and broken JSON.
+
+_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n?(.*?)\s*(?:```[\s\S]*)?\Z", re.DOTALL)
+_MOST_REPAIRED = 2**20
+"""Maximum number of characters of broken JSON to repair, as the time grows with the length."""
+
+
+def without_fence(text: str) -> str:
+    """Return the text inside a code fence, even if words precede the fence; the text unchanged if it has none."""
+    found = _FENCE.match(text)
+    if found:
+        return found[1]
+    begin = re.search(r"```(?:json)?[ \t]*\n", text)
+    if begin and not _is_json(text):
+        return text[begin.end() :].partition("```")[0]
+    return text
+
+
+def with_json(text: str) -> str:
+    """Return valid JSON that the broken JSON most likely means; the text unchanged if it is valid or beyond repair."""
+    if _is_json(text) or len(text) > _MOST_REPAIRED or _depth(text) > MAX_DEPTH or not re.search(r"[{\[]", text):
+        return text
+    from json_repair import repair_json
+
+    try:
+        value = cast("Any", repair_json(text[re.search(r"[{\[]", text).start() :], return_objects=True))  # pyright: ignore[reportOptionalMemberAccess] - searched above
+    except (ValueError, RecursionError, TypeError, IndexError):
+        return text
+    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) and value else text
+
+
+def _is_json(text: str) -> bool:
+    """Return whether a text is valid JSON."""
+    try:
+        json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return True
+
+
+def _depth(text: str) -> int:
+    """Return the depth to which brackets are nested."""
+    depth = deepest = 0
+    for bracket in re.findall(r"[\[\]{}]", text):
+        depth += 1 if bracket in "[{" else -1
+        deepest = max(deepest, depth)
+    return deepest
+
+
+TEXT_RULES: dict[str, tuple[Callable[[str], str], str]] = {
+    "fences": (without_fence, "the code fence around the JSON is left out"),
+    "json": (with_json, "what is not JSON is read as the JSON that it most likely means"),
+}
+"""Rules by name: the function, and the description of its repair."""
+
 
 WORK = 20_000
 """Maximum number of nodes to check, summed over all proposals that are tried, which bounds the time."""

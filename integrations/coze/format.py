@@ -20,14 +20,102 @@ of a workflow that Coze does not run.
 
 from __future__ import annotations
 
-from operad.flows.formats.format import Format
-from operad.flows.node_graph import NodeGraph
+import re
+from collections.abc import Iterator
+
+from operad.flows.formats.format import Format, foreign
+from operad.flows.formats.shapes import fields_of
+from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.coze.archive import MAX_ARCHIVE, MAX_FILES, packed, unpacked
-from operad.integrations.coze.losses import losses_of
-from operad.integrations.coze.notes import NAME
+from operad.integrations.coze.names import is_mixed
+from operad.integrations.coze.nodes.conditions import nearest_operator
+from operad.integrations.coze.notes import NAME, archived_data, data_to_keep, is_unchanged
 from operad.integrations.coze.read import Reader
 from operad.integrations.coze.remarks import remarks_of
+from operad.integrations.coze.translation import UNREAD, translate, write_node
 from operad.integrations.coze.write import Writer
+from operad.operators.conditions import normal
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.flow import IfElseParams
+from operad.operators.variables import selectors_in
+from operad.runtime.values.errors import Issue
+
+# Parts of a workflow that Coze does not run or has no place for.
+
+
+def losses_of(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the parts of a workflow that Coze does not run or has no place for, each with the id of its node."""
+    writer = Writer(graph)
+    by_id = graph.by_id
+    for spec in graph.nodes:
+        if by_id[spec.id] is not spec:
+            yield Issue("loss", "a second node with this id", spec.id)
+            continue
+        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec, writer))
+    for edge in graph.edges:
+        where = f"{edge.source} → {edge.target}"
+        ends = by_id.get(edge.source), by_id.get(edge.target)
+        if not (ends[0] and ends[1] and ends[0].parent == ends[1].parent):
+            yield Issue("loss", "an edge that leads nowhere, or across the border of a node", where)
+        elif edge.input:
+            yield Issue("loss", f"the name of the input that the edge fills: {edge.input}", where)
+    yield from foreign(graph, NAME)
+
+
+def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    if spec.id in writer.structure.without_coze_node:
+        if writer.structure.is_end(spec.id):
+            yield from _variable_losses(spec, writer)
+        return
+    written = write_node(spec, writer.names)
+    archived = archived_data(spec)
+    if archived and (
+        is_unchanged(archived, spec, writer.names) or spec.type.removeprefix(UNREAD) == archived.get("type")
+    ):
+        return
+    kept = data_to_keep(spec, written, writer.names)
+    if translate(spec, writer.names) is None:
+        yield f"Coze has no {spec.type!r} with these parameters; it is written as a plugin that it cannot run"
+    else:
+        if kept:
+            names = ", ".join([*fields_of(kept.get("params")), *kept.get("without", ())])
+            yield f"Coze has no field for {names}, or not for all of it; it is kept in the description"
+        yield from _variable_losses(spec, writer)
+        yield from _condition_losses(spec, writer)
+    params = fields_of(spec.params)
+    if written.type == "text" and re.search(r"\{%|\{#|\{\{[^{}]*[|(]", str(params.get("template"))):
+        yield "template: Coze only puts variables in, and knows nothing else of Jinja"
+    for name, text in params.items() if written.type == "plugin" else ():
+        if isinstance(text, str) and is_mixed(text):
+            yield f"{name}: Coze takes a text or a variable for a plugin, not both; make it in a template before"
+    if spec.parent and spec not in writer.structure.children.get(spec.parent, ()):
+        yield f"that it runs inside {spec.parent!r}"
+
+
+def _condition_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the operators of conditions that Coze lacks, with those that are written."""
+    for case in IfElseParams.model_validate(spec.params).cases if spec.type == "if-else" else ():
+        for each in case.conditions:
+            if (nearest := nearest_operator(each, writer.names)) != normal(each.operator):
+                yield f"{each.variable}: Coze has no {each.operator!r} here; {nearest!r} is written"
+
+
+def _variable_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the variables that a node reads and Coze lacks: names of classes, which have numbers there, and reports."""
+    params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
+    by_id = writer.structure.graph.by_id
+    selectors = (
+        selector for name in type(params).model_fields for _, selector, _ in selectors_in(getattr(params, name))
+    )
+    for selector in dict.fromkeys(selectors):
+        source, name = by_id.get(selector.node), selector.variable.partition(".")[0]
+        if source and source.type in NODE_TYPES and name in NODE_TYPES[source.type].reports:
+            yield f"{selector}: nodes of this type have no {name} at Coze; do without it"
+        elif source and source.type == "question-classifier" and name == "class_name":
+            yield (
+                f"{selector}: Coze gives the number of the class as classificationId, and not its name; "
+                "branch on the ports of the question-classifier instead"
+            )
 
 
 def _read(data: bytes, name: str) -> NodeGraph:

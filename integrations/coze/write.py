@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
+from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.ends import ICONS, write_ends
-from operad.integrations.coze.layout import places
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes import MAPPED
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
@@ -25,6 +25,25 @@ from operad.integrations.coze.notes import (
 from operad.integrations.coze.ports import port_name
 from operad.integrations.coze.structure import END_ID, Structure
 from operad.integrations.coze.translation import UNREAD, output_names, translate, write_node
+
+# Positions of nodes: columns by the longest path to a node, rows in the order of the nodes.
+
+
+def places(ids: Sequence[str], edges: Iterable[Fields]) -> dict[str, tuple[int, int]]:
+    """Return the position of each node, in pixels from the left and from the top.
+
+    Args:
+        ids: The ids of the nodes.
+        edges: The edges in Coze's form.
+    """
+    columns = depths(ids, (Edge(edge["source_node"], edge["target_node"]) for edge in edges))
+    next_row: dict[int, int] = {}
+    positions: dict[str, tuple[int, int]] = {}
+    for node_id in ids:
+        row = next_row.setdefault(columns[node_id], 0)
+        next_row[columns[node_id]] += 1
+        positions[node_id] = (460 * columns[node_id], 260 * row)
+    return positions
 
 
 class Writer:

@@ -17,18 +17,207 @@ The variables of a conversation become a node, the first one. Values from outsid
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from typing import Any, NamedTuple
 
-from operad.flows.formats.format import Format
-from operad.flows.formats.shapes import fields_of
+from operad.flows.check import CONVERSATION
+from operad.flows.formats.format import Format, foreign
+from operad.flows.formats.shapes import Fields, fields_of
 from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
-from operad.flows.node_graph import NodeGraph
-from operad.integrations.dify.losses import losses_of
-from operad.integrations.dify.node_positions import keep_positions
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.integrations.dify.layout import GAP, HEIGHT, WIDTH
+from operad.integrations.dify.names import OUTSIDE, fits_text
+from operad.integrations.dify.nodes import MAPPED
+from operad.integrations.dify.nodes.flow import INPUTS
 from operad.integrations.dify.read import as_app, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
-from operad.integrations.dify.write import kept, values_of
-from operad.runtime.values.errors import InvalidError
+from operad.integrations.dify.write import EXTRA, kept, values_of
+from operad.operators.node import NodeOperator
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.extractor import ExtractorParams
+from operad.operators.nodes.flow import StartParams
+from operad.operators.nodes.values import AssignerParams, CodeParams
+from operad.operators.variables import Selector, Text, VariableType
+from operad.runtime.values.errors import InvalidError, Issue
+
+# Parts of a workflow that a Dify file cannot hold or Dify cannot run.
+
+T = VariableType
+
+
+def losses_of(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the parts of a workflow that a file cannot hold."""
+    for spec in graph.nodes:
+        yield from (Issue("loss", message, spec.id) for message in _node_losses(spec))
+    for edge in graph.edges:
+        where = f"{edge.source} → {edge.target}"
+        if edge.input:
+            yield Issue("loss", f"that the edge fills the input {edge.input!r} is left out", where)
+    yield from foreign(graph, EXTRA)
+
+
+def _node_losses(spec: NodeSpec) -> Iterator[str]:
+    if spec.type not in MAPPED and spec.type != CONVERSATION:
+        if not kept(spec.extra):
+            yield f"Dify has no node of type {spec.type!r}; it is written with that name, and cannot run there"
+        return
+    node_type = NODE_TYPES.get(spec.type)
+    try:
+        node = node_type(spec.id, spec.params) if node_type else None
+    except InvalidError:
+        return
+    if node is not None:
+        yield from _name_losses(node)
+        yield from _param_losses(node.params)
+
+
+def _name_losses(node: NodeOperator[Any]) -> Iterator[str]:
+    for selector in dict.fromkeys(each for text in node.texts for each in text.selectors):
+        if not fits_text(selector.variable):
+            yield (
+                f"{selector.variable!r} cannot be named in a text there: names are at most 30 letters, digits and "
+                "underscores of ASCII"
+            )
+
+
+def _param_losses(params: Any) -> Iterator[str]:
+    match params:
+        case StartParams():
+            yield from _input_losses(params)
+        case CodeParams():
+            for output in params.outputs:
+                if output.type.is_file or output.type in (T.ANY, T.ARRAY):
+                    yield f"the output {output.name!r} is {output.type.value}, which code does not give there"
+        case ExtractorParams() if any(parameter.type is T.OBJECT for parameter in params.parameters):
+            yield "a parameter is an object, which is not read out of texts there"
+        case AssignerParams():
+            yield from _assignment_losses(params)
+        case _:
+            pass
+
+
+def _input_losses(params: StartParams) -> Iterator[str]:
+    for name, kind in params.variables:
+        if kind.value not in INPUTS and name.partition(".")[0] not in OUTSIDE:
+            yield f"the input {name!r} is {kind.value}, and becomes a text there"
+
+
+def _assignment_losses(params: AssignerParams) -> Iterator[str]:
+    for number, (_, operation, value) in enumerate(params.assignments):
+        if operation in ("append", "extend") and not isinstance(value, Selector):
+            yield f"assignments[{number}]: {operation} takes a variable there, and not a value itself"
+        elif isinstance(value, Text) and value.selectors:
+            yield f"assignments[{number}]: what a text names is not put in there"
+
+
+# Positions of the nodes of a changed file: old nodes stay, new ones go to the right of their predecessors.
+
+_PLACE_KEYS = ("position", "positionAbsolute", "width", "height")
+_FAR = 1e9
+
+
+class _Box(NamedTuple):
+    """Position and size of a node, in pixels from the top left of its container."""
+
+    x: float
+    y: float
+    width: float
+    height: float
+
+
+def keep_positions(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
+    """Return the nodes of a changed file in their order; nodes of the old file keep their positions.
+
+    Args:
+        nodes: The nodes, laid out as if all were new.
+        edges: The edges.
+        old: The nodes of the file before the change.
+    """
+    placed = {str(node.get("id")): node for node in nodes}
+    old_nodes = {str(node.get("id")): node for node in old}
+    predecessors: dict[str, list[str]] = {}
+    for edge in edges:
+        predecessors.setdefault(str(edge.get("target")), []).append(str(edge.get("source")))
+    boxes_by_level: dict[str, dict[str, _Box]] = {}
+    for node_id, node in placed.items():
+        if node_id in old_nodes and _container_id(old_nodes[node_id]) == _container_id(node):
+            placed[node_id] = {
+                **node,
+                **{key: old_nodes[node_id][key] for key in _PLACE_KEYS if key in old_nodes[node_id]},
+            }
+            boxes_by_level.setdefault(_container_id(node), {})[node_id] = _box(placed[node_id])
+    new_ids = [
+        node_id for node_id, node in placed.items() if node_id not in boxes_by_level.get(_container_id(node), {})
+    ]
+    for node_id in sorted(new_ids, key=lambda node_id: _box(placed[node_id]).x):
+        boxes = boxes_by_level.get(_container_id(placed[node_id]), {})
+        if boxes:  # a level with old nodes; on a level of new nodes only, the layout stays
+            boxes[node_id] = _free_box(
+                _box(placed[node_id]),
+                [boxes[each] for each in predecessors.get(node_id, ()) if each in boxes],
+                boxes.values(),
+            )
+            placed[node_id] = {**placed[node_id], "position": {"x": boxes[node_id].x, "y": boxes[node_id].y}}
+    for container_id in {_container_id(placed[node_id]) for node_id in new_ids} & placed.keys():
+        placed[container_id] = _enlarged(placed[container_id], boxes_by_level.get(container_id, {}).values())
+    for node_id in new_ids:
+        placed[node_id] = {**placed[node_id], "positionAbsolute": _absolute_position(node_id, placed)}
+    return list(placed.values())
+
+
+def _container_id(node: Fields) -> str:
+    return str(node.get("parentId") or "")
+
+
+def _free_box(box: _Box, predecessors: list[_Box], taken: Iterable[_Box]) -> _Box:
+    """Return the box to the right of its predecessors, moved down until it overlaps no other box."""
+    if predecessors:
+        x = max(each.x + each.width for each in predecessors) + GAP
+        box = box._replace(x=x, y=predecessors[0].y)
+    for other in sorted(taken, key=lambda other: other.y):
+        overlaps_x = other.x < box.x + box.width and box.x < other.x + other.width
+        if overlaps_x and other.y < box.y + box.height and box.y < other.y + other.height:
+            box = box._replace(y=other.y + other.height + GAP)
+    return box
+
+
+def _enlarged(node: Fields, inside: Iterable[_Box]) -> Fields:
+    """Return a container, enlarged for the nodes inside it."""
+    box = _box(node)
+    width = max([box.width, *(each.x + each.width + GAP for each in inside)])
+    height = max([box.height, *(each.y + each.height + GAP for each in inside)])
+    return {**node, "width": width, "height": height}
+
+
+def _absolute_position(node_id: str, nodes: dict[str, Fields]) -> Fields:
+    """Return the position of a node on the canvas."""
+    x: float = 0
+    y: float = 0
+    visited: set[str] = set()
+    while node_id in nodes and node_id not in visited:
+        visited.add(node_id)
+        box = _box(nodes[node_id])
+        x, y = x + box.x, y + box.y
+        node_id = _container_id(nodes[node_id])
+    return {"x": x, "y": y}
+
+
+def _box(node: Fields) -> _Box:
+    at = fields_of(node.get("position"))
+    return _Box(
+        _number(at.get("x")),
+        _number(at.get("y")),
+        _number(node.get("width"), WIDTH),
+        _number(node.get("height"), HEIGHT),
+    )
+
+
+def _number(value: Any, default: float = 0.0) -> float:
+    """Return a number of a file; the default for any other value."""
+    is_valid = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < _FAR  # no NaN either
+    return value if is_valid else default
+
 
 _KIND = re.compile(rb"""^[" \t{,]*kind["']?\s*:\s*["']?(app|graph)\b""", re.MULTILINE)
 _MODE = re.compile(

@@ -4,6 +4,6 @@ from operad.operators.integration import Integration
 
 INTEGRATION = Integration(
     name="worfbench",
-    formats={"worfbench": "operad.integrations.worfbench.format:WORFBENCH"},
+    formats={"worfbench": "operad.integrations.worfbench.plan:WORFBENCH"},
     commands={"worf": "operad.integrations.worfbench.command:worf"},
 )

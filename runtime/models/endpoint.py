@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 import os
 import random
+import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
@@ -30,7 +32,6 @@ from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
 from operad.runtime.models.refusals import FILTER_CODES, is_too_long
-from operad.runtime.models.retry_after import header, retry_after
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey, key_text
@@ -42,6 +43,46 @@ if TYPE_CHECKING:
 
     from openai import APIError, AsyncOpenAI
     from typing_extensions import Self
+
+
+# Time that an endpoint asks to wait before the next request.
+
+
+def retry_after(error: APIError) -> float | None:
+    """Return the wait in seconds that the headers of an endpoint ask for; None without a usable header.
+
+    ``Retry-After`` is defined in RFC 9110, section 10.2.3; ``retry-after-ms``, in milliseconds, is OpenAI's.
+    """
+    waits = (_number(header(error, "retry-after-ms")) / 1000, _seconds_until(header(error, "retry-after")))
+    return next((seconds for seconds in waits if 0 < seconds < math.inf), None)
+
+
+def _number(text: str) -> float:
+    """Return the number in a text; NaN if there is none."""
+    try:
+        return float(text)
+    except ValueError:
+        return math.nan
+
+
+def _seconds_until(text: str) -> float:
+    """Return the number of seconds in a text, or until the date in it; NaN if there is neither."""
+    from email.utils import parsedate_to_datetime
+
+    try:
+        return float(text)
+    except ValueError:
+        try:
+            return parsedate_to_datetime(text).timestamp() - time.time()
+        except (ValueError, OverflowError):
+            return math.nan
+
+
+def header(error: APIError, name: str) -> str:
+    """Return a header of the answer that is an error; empty if it has none."""
+    headers: Any = getattr(getattr(error, "response", None), "headers", {})
+    return str(headers.get(name, ""))
+
 
 T = TypeVar("T")
 

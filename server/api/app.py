@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
-from typing import Any, Literal
+from importlib import import_module
+from importlib.resources import files
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any, Literal
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -15,6 +19,8 @@ from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
+from starlette.requests import HTTPConnection
+from starlette.responses import HTMLResponse
 from starlette.routing import Match, Route
 
 from operad.configs.faults import real_path
@@ -27,17 +33,83 @@ from operad.server.addresses import LOOPBACK
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
-from operad.server.api.mcp_door import McpDoor
-from operad.server.api.page import page_reply
 from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
 from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
-from operad.server.api.runs import Runs
+from operad.server.api.runs import Runs, ending_error
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import Guard
 from operad.server.keys import Key
+from operad.server.page_headers import HEADERS, content_policy
 from operad.server.problems import ErrorReply, RefusedError, faults_error
+
+if TYPE_CHECKING:
+    from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+
+
+# The MCP server at `/mcp`, imported and started by its first request: the import takes as long as the rest of the server.
+
+if find_spec("mcp") is None:  # a missing package is reported when the server starts, not by the first request
+    raise ModuleNotFoundError("No module named 'mcp'", name="mcp")
+
+
+class McpDoor:
+    """An MCP server whose tools are the experts, as an ASGI application.
+
+    The server works until `close`, in a task of its own, so that it can be closed before the connections are.
+
+    Args:
+        runs: Runs of the server.
+    """
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+        self._starting = asyncio.Lock()
+        self._closing = asyncio.Event()
+        self._sessions: StreamableHTTPSessionManager | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request; after `close`, with 503."""
+        async with self._starting:
+            if self._sessions is None and not self._closing.is_set():
+                self._sessions = await self._start()
+        if self._sessions is None or self._closing.is_set():
+            await error_reply(ending_error())(scope, receive, send)
+        else:
+            user = import_module("operad.server.api.mcp_tools").session_user(caller_of(HTTPConnection(scope)))
+            await self._sessions.handle_request({**scope, "user": user}, receive, send)
+
+    async def close(self) -> None:
+        """End all sessions."""
+        self._closing.set()
+        if self._task:
+            await self._task
+
+    async def _start(self) -> StreamableHTTPSessionManager:
+        tools = await asyncio.to_thread(import_module, "operad.server.api.mcp_tools")
+        sessions, opened = tools.ExpertTools(self._runs).sessions(), asyncio.Event()
+        self._task = asyncio.ensure_future(self._serve(sessions, opened))
+        await opened.wait()
+        return sessions
+
+    async def _serve(self, sessions: StreamableHTTPSessionManager, opened: asyncio.Event) -> None:
+        async with sessions.run():
+            opened.set()
+            await self._closing.wait()
+
+
+# The page at `/`: the offered experts, and a chat. It sends requests to its own server only.
+
+
+@cache
+def page_reply() -> HTMLResponse:
+    """Return the page, whose content policy allows only its own style and script; it needs no key."""
+    text = (files("operad.server.api") / "page.html").read_text(encoding="utf-8")
+    headers = {**HEADERS, "cache-control": "no-cache", "content-security-policy": content_policy(text)}
+    return HTMLResponse(text, headers=headers)
+
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""

@@ -25,7 +25,7 @@ from operad.flows.formats.format import check_nodes
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.comfyui.formats import Definitions, formats, read_definitions
-from operad.integrations.comfyui.generation.continued import code_of, continued
+from operad.integrations.comfyui.generation.generate import code_of, continued
 from operad.operators.variables import Text
 from operad.runtime.values.errors import InvalidError
 

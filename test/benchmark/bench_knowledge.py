@@ -35,8 +35,7 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.runtime.knowledge.embeddings import vectors_of
-from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex
-from operad.runtime.knowledge.stopwords import stopwords
+from operad.runtime.knowledge.passage_index import Hit, IndexedFile, IndexedPassage, PassageIndex, stopwords
 from operad.runtime.models.minilm import MiniLM
 from operad.runtime.values.words import words
 
@@ -56,7 +55,7 @@ SHAPES: Mapping[str, str] = {
     "German *": "Mein Kollege fragt sich, wie man Folgendes erledigt, und bittet um einen kurzen Hinweis: {summary}",
 }
 """Forms of a query: the summary alone or inside other text. Those with a star were written after the list in
-`operad.runtime.knowledge.stopwords` was final."""
+`operad.runtime.knowledge.passage_index` was final."""
 
 OTHER_SUBJECTS = (
     "Who is the president of France?",

@@ -21,10 +21,8 @@ from rich.console import Console
 from rich.table import Table
 
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.integrations.worfbench.embeddings import Embeddings
-from operad.integrations.worfbench.format import load
-from operad.integrations.worfbench.plan import plan_of
-from operad.integrations.worfbench.similarity import Similarity, exact
+from operad.integrations.worfbench.plan import load, plan_of
+from operad.integrations.worfbench.similarity import Embeddings, Similarity, exact
 from operad.integrations.worfbench.worfeval import MODES, score
 
 DATA = Path(__file__).parents[3] / "shared" / "data" / "worfbench"

@@ -53,9 +53,9 @@ from operad.integrations.comfyui import comfyflow
 from operad.integrations.comfyui.comfyflow.files import read_items as read_comfy_items
 from operad.integrations.comfyui.formats import formats, read_definitions, restored
 from operad.integrations.comfyui.prompt import assign_values, issues_of, with_values
-from operad.integrations.comfyui.run import outputs_of
+from operad.integrations.comfyui.work import outputs_of
 from operad.integrations.worfbench import worfeval
-from operad.integrations.worfbench.files import pair, read_items
+from operad.integrations.worfbench.command import pair, read_items
 from operad.operators.conditions import Case, compare, fault_of
 from operad.operators.media import documents
 from operad.operators.media.echarts import echarts_option
@@ -74,7 +74,7 @@ from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
-from operad.runtime.tools.docstring import Docstring
+from operad.runtime.tools.signature import Docstring
 from operad.runtime.values.charset import decoded
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import OperadError

@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import pytest
 
-from operad.evaluators.dry_run import dry_run
+from operad.evaluators.design import dry_run
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 

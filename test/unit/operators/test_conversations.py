@@ -1,6 +1,6 @@
 """Variables of conversations, which are kept for a bounded number of sessions."""
 
-from operad.operators.conversations import MAX_SESSIONS, Conversations
+from operad.operators.services import MAX_SESSIONS, Conversations
 
 
 def test_the_variables_of_the_least_recently_used_session_are_removed():

@@ -21,8 +21,7 @@ from mcp.types import (
 )
 from mcp_servers import served
 
-from operad.operators.mcp import McpTools, StdioServer, StreamableHttpServer
-from operad.operators.mcp_content import MOST_BLOB, result_content
+from operad.operators.mcp import MOST_BLOB, McpTools, StdioServer, StreamableHttpServer, result_content
 from operad.runtime import ToolError
 from operad.runtime.tools.connections import Connections
 from operad.runtime.values.blob import Blob, is_mixed

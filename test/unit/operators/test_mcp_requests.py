@@ -13,8 +13,7 @@ from mcp_servers import served
 from pydantic import BaseModel
 
 from operad import Budget, InvalidError, Operator, PausedError, Workflow, events
-from operad.operators.mcp import McpTools, StdioServer, StreamableHttpServer
-from operad.operators.mcp_requests import MOST_PROMPTS
+from operad.operators.mcp import MOST_PROMPTS, McpTools, StdioServer, StreamableHttpServer
 from operad.runtime import BudgetError
 from operad.runtime.durable import Ledger
 from operad.runtime.testing import CallTools, Say, ScriptedModel

@@ -1,6 +1,6 @@
 import pytest
 
-from operad.runtime.models.choices import grammar_of, steps_of
+from operad.runtime.models.embedded import grammar_of, steps_of
 
 
 def closed(**properties):

@@ -1,6 +1,6 @@
 import pytest
 
-from operad.runtime.knowledge.stopwords import stopwords
+from operad.runtime.knowledge.passage_index import stopwords
 from operad.runtime.values.words import words
 
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, Field
 
-from operad.runtime.tools.docstring import Docstring
+from operad.runtime.tools.signature import Docstring
 from operad.runtime.tools.tool import Tool, tool
 from operad.runtime.values.errors import ToolError
 

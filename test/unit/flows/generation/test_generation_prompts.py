@@ -10,9 +10,9 @@ from amounts import amount, sample
 from operad.flows.check import check
 from operad.flows.formats.chat2workflow import load
 from operad.flows.generation import prompts
+from operad.flows.generation.designer import nearest
 from operad.flows.generation.draft import variables_before
 from operad.flows.generation.mending import nodes_in
-from operad.flows.generation.motifs import nearest
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import offer_for
 from operad.flows.generation.plan import After, Given, Plan, PlannedNode

@@ -5,8 +5,8 @@ from __future__ import annotations
 from operad.flows.edit.batch import read_operations
 from operad.flows.edit.paths import steps_of, with_value
 from operad.flows.generation.drafting import params_of
+from operad.flows.generation.mending import declared_operations
 from operad.flows.generation.nodes_shown import whole
-from operad.flows.generation.operations import declared_operations
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 

@@ -11,9 +11,15 @@ from loose_reasoner import LooseReasoner
 from pydantic import SecretStr
 
 from operad.integrations.chat2workflow.dataset import Case, CaseFile, Subtask, read_dataset
-from operad.integrations.chat2workflow.output_judge import INSTRUCTION, MAX_SHOWN
 from operad.integrations.chat2workflow.resolve_evaluator import ResolveEvaluator
-from operad.integrations.chat2workflow.resolve_rate import file_fault, graph_of, missing_files, resolve
+from operad.integrations.chat2workflow.resolve_rate import (
+    INSTRUCTION,
+    MAX_SHOWN,
+    file_fault,
+    graph_of,
+    missing_files,
+    resolve,
+)
 from operad.operators import Operator, OperatorConfig, Services
 from operad.operators.sandbox.code import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel

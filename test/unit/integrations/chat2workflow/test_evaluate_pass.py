@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from operad.cli import main as cli
-from operad.integrations.chat2workflow.commands.pass_report import report_of
+from operad.integrations.chat2workflow.commands.pass_rate import report_of
 from operad.runtime.testing import Fail, Say, ScriptedModel
 
 GOOD = {

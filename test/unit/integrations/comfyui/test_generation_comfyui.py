@@ -22,11 +22,10 @@ from operad.integrations.comfyui.formats import (
 )
 from operad.integrations.comfyui.generation import prompts
 from operad.integrations.comfyui.generation.classes import MOST_OFFERED, offered
-from operad.integrations.comfyui.generation.continued import continued
 from operad.integrations.comfyui.generation.designer import MendCode
 from operad.integrations.comfyui.generation.drafts import MAX_LINES, Draft, read_answer
 from operad.integrations.comfyui.generation.findings import findings
-from operad.integrations.comfyui.generation.generate import ComfyDesigner
+from operad.integrations.comfyui.generation.generate import ComfyDesigner, continued
 from operad.integrations.comfyui.generation.rules import mend
 from operad.operators.config import OperatorConfig
 from operad.runtime import Job, WorkflowStatus

@@ -17,9 +17,9 @@ from operad.flows.check import check
 from operad.flows.formats import chat2workflow
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.format import COZE, MAX_FILES, dump, is_it, load, losses
-from operad.integrations.coze.layout import places
 from operad.integrations.coze.names import normal_text
 from operad.integrations.coze.nodes import MAPPED
+from operad.integrations.coze.write import places
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError
 

@@ -8,8 +8,7 @@ import yaml
 
 from operad.flows.edit.batch import apply
 from operad.flows.edit.short import parse
-from operad.integrations.dify.format import DIFY, load
-from operad.integrations.dify.node_positions import keep_positions
+from operad.integrations.dify.format import DIFY, keep_positions, load
 
 DATA = Path(__file__).parents[2] / "data"
 OTHER_FORMS = ("form-", "refused-", "app-")

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 from operad.cli import main as cli
-from operad.integrations.worfbench.files import Item, pair
+from operad.integrations.worfbench.command import Item, pair
 from operad.runtime.values.errors import InvalidError
 
 GOLD = "Node:\n1: a\n2: b\nEdge: (START,1) (1,2) (2,END)"

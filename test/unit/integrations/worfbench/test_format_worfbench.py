@@ -4,7 +4,7 @@ import random
 import pytest
 
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.integrations.worfbench.format import MAX_BYTES, WORFBENCH, dump, is_it, load, losses
+from operad.integrations.worfbench.plan import MAX_BYTES, WORFBENCH, dump, is_it, load, losses
 from operad.runtime.values.errors import InvalidError
 
 PRINTED = """\

@@ -4,8 +4,7 @@ import math
 
 import pytest
 
-from operad.integrations.worfbench.embeddings import Embeddings
-from operad.integrations.worfbench.similarity import exact, table_of
+from operad.integrations.worfbench.similarity import Embeddings, exact, table_of
 from operad.runtime.values.errors import InputError, MissingExtraError
 
 SENTENCES = ["Boil the water.", "Heat the water until it boils.", "", "Sell the car.", "a \ud800 b", "x " * 1000]

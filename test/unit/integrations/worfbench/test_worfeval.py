@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.worfbench import worfeval
-from operad.integrations.worfbench.format import load
+from operad.integrations.worfbench.plan import load
 from operad.integrations.worfbench.worf_evaluator import WorFEvaluator
 from operad.integrations.worfbench.worfeval import MAX_NODES, MODES, NOTHING, score
 from operad.operators import Operator, OperatorConfig

@@ -4,7 +4,7 @@ from ipaddress import ip_address
 
 import pytest
 
-from operad.operators.web.addresses import refusal
+from operad.operators.web.fetch import refusal
 
 
 @pytest.mark.parametrize(
