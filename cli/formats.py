@@ -25,7 +25,7 @@ from operad.runtime.values.text import harmless, printable
 
 if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
     from operad.flows.formats.format import Format
-    from operad.flows.picture import PictureTarget
+    from operad.flows.node_graph import PictureTarget
 
 EXIT_LEFT = 1
 """Exit status if losses, repairs or new issues are left."""
@@ -152,8 +152,7 @@ def show(
 
     Without -o, the code of a Mermaid flowchart goes to stdout. Exit status: 0, or 2 bad input.
     """
-    from operad.flows.flowchart import write
-    from operad.flows.picture import draw
+    from operad.flows.node_graph import draw, flowchart
     from operad.operators.media.mermaid import render_mermaid
 
     kind = None if output is None else picture_kind(output, "-o")
@@ -166,7 +165,7 @@ def show(
         picture = page or (render_mermaid(code, kind) if kind in ("svg", "png") else b"")
     else:
         _, graph = read_workflow(file, data, known_formats())
-        code = write(graph)
+        code = flowchart(graph)
         picture = draw(graph, kind) if kind else b""
     if output is None:
         write_file(STDOUT, code.encode("utf-8", "replace"))
@@ -180,7 +179,7 @@ def picture_kind(path: str, option: str) -> PictureTarget:
     Raises:
         InputError: The suffix is not that of a picture.
     """
-    from operad.flows.picture import PictureTarget
+    from operad.flows.node_graph import PictureTarget
 
     suffix = Path(path).suffix.removeprefix(".").lower()
     for kind in get_args(PictureTarget):

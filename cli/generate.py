@@ -34,8 +34,7 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.outline import outline
 from operad.flows.formats.table import find_format, formats
 from operad.flows.generation.offer import offer_of
-from operad.flows.node_graph import NodeGraph
-from operad.flows.picture import draw
+from operad.flows.node_graph import NodeGraph, draw
 from operad.operators.integration import named
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner

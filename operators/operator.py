@@ -9,23 +9,13 @@ from copy import copy
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 
-from pydantic import JsonValue
-from typing_extensions import Self, TypeVar, Unpack
+from pydantic import JsonValue, ValidationError
+from typing_extensions import Self, TypedDict, TypeVar, Unpack
 
 from operad.operators.answer_check import Check, ask_until_checked
 from operad.operators.config import OperatorConfig
-from operad.operators.instruction import Instruction, TextSource, instruction_of
-from operad.operators.operator_arguments import (
-    ConfigOptions,
-    TextOptions,
-    check_check,
-    check_knowledge_base,
-    config_of,
-    form_of,
-    settings_of,
-)
+from operad.operators.instruction import Instruction, InstructionFunction, TextSource, instruction_of
 from operad.operators.port_answers import PORT, Answers, answers_of
-from operad.operators.recommender import Recommender
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
@@ -48,19 +38,169 @@ from operad.runtime.policies.policy import Policy, Retry, policy_of
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
-from operad.runtime.tools.tool import Tool
+from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.tools.toolkit import Action, Recommendation, Toolkit, Tools
-from operad.runtime.values.arguments import known_arguments
+from operad.runtime.values.arguments import ArgumentError, known_arguments, short_repr
 from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.output import Output
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import Schema, check_schema
 from operad.runtime.values.secret import SecretUse
+from operad.runtime.values.value import wrong_arguments
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+
+# Arguments of `Operator`, and their checks.
+
+
+class ConfigOptions(TypedDict, total=False):
+    """Options of an operator that is given an `OperatorConfig`."""
+
+    toolkit: Toolkit | None
+    knowledge_base: KnowledgeBase | None
+    model: Model | Reasoner | str | None
+    policy: Policy | None
+    retry: Retry | int | Literal[False] | None
+
+
+class TextOptions(ConfigOptions, total=False):
+    """Options of an operator that is given its instruction as text, except its `output`."""
+
+    id: str
+    tools: Tools
+    actions: Sequence[Action]
+    examples: Sequence[Example]
+    ports: Sequence[str]
+    memory: bool
+    temperature: float | None
+    thinking: ThinkingLevel | None
+    settings: ModelSettings
+    max_turns: int | None
+    check: Check | None
+
+
+def config_of(
+    class_name: str, config: OperatorConfig | str | InstructionFunction, arguments: Mapping[str, Any]
+) -> tuple[OperatorConfig, Output[Any]]:
+    """Return the configuration from the arguments of an operator, and the type of its answers."""
+    if isinstance(config, OperatorConfig):
+        if given := [name for name, value in arguments.items() if value is not None and value not in ("", (), [])]:
+            raise InputError(
+                f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
+                f"text: {class_name}('…', {given[0]}=…)"
+            )
+        return config, Output(str) if not config.output_schema else Output()
+    if not isinstance(config, str) and (not callable(config) or isinstance(config, type)):
+        raise InputError(
+            f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
+            f"{short_repr(config)}"
+        )
+    output = Output.of(arguments["output"])
+    fields = {name: value for name, value in arguments.items() if name != "output" and (name != "id" or value)}
+    if isinstance(arguments["ports"], str):
+        raise InputError(f"{class_name}(…): ports: expected a list of names, got {short_repr(arguments['ports'])}")
+    try:
+        return OperatorConfig.model_validate(
+            {"instruction": config, "output_schema": output.schema.text, **fields}
+        ), output
+    except ValidationError as error:
+        raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def settings_of(class_name: str, settings: ModelSettings, **single: Any) -> dict[str, ModelSettings]:
+    """Return the settings of an operator, with the single ones in place of those of the same name; empty without any."""
+    if not isinstance(settings, ModelSettings):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise InputError(f"{class_name}(…): settings: expected ModelSettings(…), got {short_repr(settings)}")
+    try:
+        merged = ModelSettings(**single).over(settings)
+    except ArgumentError as error:
+        raise ArgumentError(str(error).replace("ModelSettings(", f"{class_name}(", 1)) from error
+    return {} if merged == NO_SETTINGS else {"settings": merged}
+
+
+def form_of(output: Output[Any], text: str) -> AnswerSchema:
+    """Return the form of an operator's answers: that of its type, or else the one that its configuration declares.
+
+    Args:
+        output: Type of the answers.
+        text: The `output_schema` of the configuration.
+
+    Raises:
+        InvalidError: The `output_schema` is invalid.
+    """
+    if output.schema.text != text:
+        return AnswerSchema.parse(text)
+    if output.type is not None and output.schema.schema is not None:
+        check_schema(output.schema.schema)
+    return output.schema
+
+
+def check_knowledge_base(given: Any, operator_id: str) -> None:
+    """Check that an operator's knowledge base, if it has one, can be searched.
+
+    Raises:
+        InvalidError: The object has no method ``retrieve``.
+    """
+    if given is not None and not callable(getattr(given, "retrieve", None)):
+        issue = Issue("knowledge-base", f"has no method retrieve(query): {given!r}; see Documents", operator_id)
+        raise InvalidError("an operator's knowledge base cannot be used", [issue])
+
+
+def check_check(operator: object, check: Check | None, base: type) -> None:
+    """Check that an operator with a `check` leaves its work to the class that applies it.
+
+    Raises:
+        InputError: Its class has a `run` or `execute` of its own.
+    """
+    kind = type(operator)
+    own = [name for name in ("run", "execute") if getattr(kind, name) is not getattr(base, name)]
+    if check is not None and own:
+        raise InputError(f"{kind.__name__}(…): check: its own `{own[0]}` gives the answers, so it checks them itself")
+
+
+# Recommender of the actions and tools of an operator.
+
+
+class Recommender:
+    """Recommender of actions and tools for the tasks of an operator.
+
+    Args:
+        config: Configuration of the operator.
+        toolkit: Graph that recommends actions and tools; None for the operator's own actions.
+    """
+
+    def __init__(self, config: OperatorConfig, toolkit: Toolkit | None) -> None:
+        self._config = config
+        self._given_toolkit = toolkit
+
+    def recommend(self) -> Recommendation:
+        """Return the actions and tools that the toolkit recommends, and the operator's own tools."""
+        config = self._config
+        if not config.actions:
+            return Recommendation(tools=self._own_tools)
+        recommendation = self._toolkit.recommend(config.actions, threshold=config.threshold, hops=config.hops)
+        if not self._own_tools:
+            return recommendation
+        return recommendation.model_copy(update={"tools": (*recommendation.tools, *self._own_tools)})
+
+    @cached_property
+    def _toolkit(self) -> Toolkit:
+        return self._given_toolkit or Toolkit.of(self._config.actions)
+
+    @cached_property
+    def _own_tools(self) -> tuple[Tool | ToolSource, ...]:
+        """Tools of the operator that belong to no action, with groups replaced by their tools."""
+        if not self._config.tools:
+            return ()
+        holder = Action(name="tools", tools=cast("tuple[Tool | ToolGroup, ...]", self._config.tools))
+        return Toolkit.of([holder]).recommend([holder]).tools
+
 
 T = TypeVar("T", default=Any, covariant=True)
 R = TypeVar("R")

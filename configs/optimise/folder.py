@@ -8,9 +8,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from operad.configs.optimise.state import Line, State, replayed
-from operad.flows.flowchart import write
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.picture import draw
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, draw, flowchart
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import write_whole
 from operad.runtime.values.lines import add_line, read_lines
@@ -59,7 +57,7 @@ class Folder:
         """
         if self.state.candidates:
             write_whole(str(self.path / BEST), self.state.ranked(tasks)[0].step.yaml.encode())
-            write_whole(str(self.path / CHART), write(*_picture(self.state, tasks)).encode())
+            write_whole(str(self.path / CHART), flowchart(*_picture(self.state, tasks)).encode())
 
     def draw(self, tasks: int) -> None:
         """Draw the tree as a picture.

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from operad.flows.formats.fields import Table, Use
-from operad.integrations.coze import fields as coze
-from operad.integrations.dify import fields as dify
+from operad.integrations.coze import remarks as coze
+from operad.integrations.dify import remarks as dify
 
 HEAD = """\
 # Fields of imported files
 
-<!-- Written by docs/make/reference.py from flows/formats/*/fields.py. -->
+<!-- Written by docs/make/reference.py from integrations/*/remarks.py. -->
 
 This page lists every field of Dify files and Coze archives, and how Operad handles it. It is made from the declarations
 that `operad check`, `convert` and `run` use ([formats](../formats.md#imported-files)). Nested fields have a path with

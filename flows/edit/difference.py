@@ -78,7 +78,7 @@ class Difference:
 
     @property
     def status(self) -> Mapping[str, str]:
-        """Marks of nodes that were added or changed, for `operad.flows.flowchart.write`."""
+        """Marks of nodes that were added or changed, for `operad.flows.node_graph.flowchart`."""
         return {change.node: "changed" for change in self.changed} | {spec.id: "added" for spec in self.added}
 
     def as_dict(self) -> dict[str, Any]:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from operad.flows.flowchart import write
 from operad.flows.formats.format import Format
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, flowchart
 from operad.runtime.values.errors import InvalidError, Issue
 
-__all__ = ["MERMAID", "write"]
+__all__ = ["MERMAID"]
 
 
 def _is_it(data: bytes) -> bool:
@@ -20,7 +19,7 @@ def _load(data: bytes, name: str) -> NodeGraph:
 
 
 def _dump(graph: NodeGraph) -> bytes:
-    return write(graph).encode("utf-8", errors="replace")
+    return flowchart(graph).encode("utf-8", errors="replace")
 
 
 def _losses(graph: NodeGraph) -> tuple[Issue, ...]:

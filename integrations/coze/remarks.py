@@ -2,17 +2,129 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
-from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
+from operad.flows.formats.fields import Declared, Owner, Remark, Table, Use, remarks_on, table, unless
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.integrations.coze.fields import ANY_NODE, AROUND, NODES, PLUGIN
 from operad.integrations.coze.nodes.plugins import plugin_of
 from operad.integrations.coze.notes import archived_data
 from operad.integrations.coze.translation import MISREAD
 from operad.operators.nodes import NODE_TYPES
+
+# Effect of each field of a node in an archive of Coze.
+
+_MODEL_OF_THE_RUN = "the model of the run is asked, with its own parameters: --model, OPERAD_MODEL"
+
+
+def _handles_errors(setting: Any) -> bool:
+    """Return True if a node takes a default value or runs again after an error."""
+    fields = fields_of(setting)
+    return fields.get("switch") is True or fields.get("retryTimes", 0) not in (0, None)
+
+
+AROUND = table(
+    honoured="type parameters nodes edges",
+    no_effect="title icon description position canvas_position version id",
+)
+"""Fields of a node besides its `parameters`."""
+
+ANY_NODE = table(
+    lossy={
+        "settingOnError": ("an error ends the run; nothing is tried again, no default value is taken", _handles_errors)
+    }
+)
+"""Parameters that every node may have."""
+
+_LISTED = table(honoured="node_inputs node_outputs")
+
+_MODEL = table(
+    honoured="llmParam.systemPrompt llmParam.prompt",
+    no_effect="llmParam.* fcParam.* batch",
+    note={"llmParam.modelName": _MODEL_OF_THE_RUN, "llmParam.modleName": _MODEL_OF_THE_RUN},
+    lossy={
+        "llmParam.enableChatHistory": ("the model sees no earlier turns of the conversation", unless(False, "false")),
+        "llmParam.spCurrentTime": ("the model is not told the time", unless(False, "false")),
+        "fcParam": "the model has no tools, workflows or knowledge",
+        "fcParamVar": "the model has no tools, workflows or knowledge",
+        "visionParam": "the model is shown no files",
+        "batchMode": ("runs once", unless("single")),
+    },
+)
+
+_INTENT = table(
+    honoured="intents.name",
+    lossy={
+        "chatHistorySetting": (
+            "the model sees no earlier turns",
+            lambda v: fields_of(v).get("enableChatHistory") is True,
+        )
+    },
+    note={"mode": "the model of the run decides"},
+)
+
+NODES: Mapping[str, Table] = {
+    "start": table(
+        honoured="node_outputs.*.type node_outputs.*.items",
+        no_effect="node_outputs.*.*",
+        note={
+            "node_outputs.*.required": ("the run asks for every input", lambda value: value is False),
+            "node_outputs.*.defaultValue": "the run asks for the input",
+        },
+    ),
+    "end": _LISTED
+    | table(
+        no_effect="streamingOutput",
+        lossy={
+            "terminatePlan": ("the variables are the result, without a text around them", unless("returnVariables")),
+            "content": "the variables are the result, without a text around them",
+        },
+    ),
+    "llm": _LISTED
+    | _MODEL
+    | table(lossy={"llmParam.responseFormat": ("the model answers in words", lambda value: str(value) == "2")}),
+    "parameter-extractor": _LISTED | _MODEL | table(honoured="llmParam.responseFormat"),
+    "question-classifier": _LISTED | _MODEL | _INTENT,
+    "text2image": _LISTED
+    | table(
+        honoured="prompt.prompt",
+        note={"modelSetting": "the model for pictures that you name makes them"},
+        lossy={"prompt.negative_prompt": "is not said", "references": "no picture is taken as a model"},
+    ),
+    "code": _LISTED | table(honoured="code language"),
+    "template-transform": _LISTED | table(honoured="method concatParams", no_effect="splitParams"),
+    "variable-aggregator": table(honoured="mergeGroups node_outputs", no_effect="node_inputs"),
+    "if-else": table(honoured="branches"),
+    "iteration": _LISTED
+    | table(
+        honoured="concurrentSize", note={"batchSize": ("every item is worked on", lambda value: str(value) != "1000")}
+    ),
+    "loop": table(
+        honoured="loopType loopCount",
+        lossy={
+            "variableParameters": "passes share no variables",
+            "node_inputs": "the loop runs over no list",
+            "node_outputs": "the loop has no outputs",
+        },
+    ),
+    "http-request": _LISTED
+    | table(
+        honoured="apiInfo",
+        no_effect="auth.* body.*",
+        note={"setting": "the time limits of this machine hold, and nothing is tried again"},
+        lossy={
+            "auth.authOpen": "no authorization is sent",
+            "body.bodyType": ("no body is sent", unless("EMPTY")),
+            "headers": "none are sent",
+            "params": "none are sent",
+        },
+    ),
+}
+"""Coze's parameters of each node type of Operad, in addition to `ANY_NODE`."""
+
+PLUGIN = _LISTED | table(honoured="apiParam", no_effect="fcParam")
+"""Parameters of a plugin of Coze's store that does the work of a node type of Operad."""
 
 
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:

@@ -8,13 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from operad.flows.check import CONVERSATION
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of, texts_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.integrations.dify.apps import CONFIG_MODES, config_faults, graph_of_config, has_config
-from operad.integrations.dify.in_workflow import in_workflow, read_value_type
+from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
 from operad.integrations.dify.overlay import apply_difference, change
-from operad.integrations.dify.secrets import secret_variables, with_secrets
 from operad.integrations.dify.write import (
     ABSENT,
     EXTRA,
@@ -26,8 +24,240 @@ from operad.integrations.dify.write import (
     read_params,
     read_type,
 )
+from operad.operators.request_secrets import change_keys
+from operad.operators.variables import Selector, Text
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.secret import Secret, is_secret_name, secret_name, secrets_in, with_literal_key
+
+# Graphs for apps of the modes chat, completion and agent-chat, which have a configuration instead of a graph.
+
+CONFIG_MODES = ("chat", "completion", "agent-chat")
+"""Modes of apps that have a configuration instead of a graph."""
+
+_INPUT = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]{0,29})\s*\}\}")
+
+
+def has_config(root: Mapping[str, Any]) -> bool:
+    """Return True if a file is an app that has a configuration instead of a graph."""
+    return fields_of(root.get("app")).get("mode") in CONFIG_MODES and isinstance(root.get("model_config"), dict)
+
+
+def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the features of such an app that its graph in Operad would lack, as error messages."""
+    config = fields_of(root.get("model_config"))
+    datasets = each_of(fields_of(fields_of(config.get("dataset_configs")).get("datasets")).get("datasets"))
+    if any(fields_of(each.get("dataset")).get("enabled") for each in datasets):
+        yield (
+            "model_config.dataset_configs: the app searches knowledge before it answers, which only a graph does here; "
+            "build a workflow in Dify with a knowledge-retrieval node, and export that"
+        )
+    if config.get("external_data_tools"):
+        yield (
+            "model_config.external_data_tools: the app fetches inputs from an API of its own; call it by an http-request "
+            "node of a workflow"
+        )
+    if fields_of(config.get("sensitive_word_avoidance")).get("enabled") is True:
+        yield (
+            "model_config.sensitive_word_avoidance: the app holds words back, which nothing does here; switch it off in "
+            "the file where that may be"
+        )
+
+
+def graph_of_config(root: Fields) -> Fields:
+    """Return the values of an app with a graph that does the same: start, a model or an agent, and an answer."""
+    config, app = fields_of(root.get("model_config")), fields_of(root.get("app"))
+    is_chat = app.get("mode") != "completion"
+    is_agent = app.get("mode") == "agent-chat" or fields_of(config.get("agent_mode")).get("enabled") is True
+    model_data = _agent_data(config) if is_agent else _model_data(config, is_chat)
+    inputs = [_start_input(each) for each in each_of(config.get("user_input_form"))]
+    answer_data = {"type": "answer", "title": "Answer", "answer": "{{#model.text#}}"}
+    nodes = [
+        ("start", {"type": "start", "title": "Start", "variables": inputs}),
+        ("model", model_data),
+        ("answer", answer_data),
+    ]
+    listed = [{"id": name, "type": "custom", "data": data} for name, data in nodes]
+    edges = [{"source": "start", "target": "model"}, {"source": "model", "target": "answer"}]
+    kept = {key: value for key, value in root.items() if key not in ("model_config", "app", "kind", "workflow")}
+    return {
+        **kept,
+        "app": {**app, "mode": "advanced-chat"},
+        "kind": "app",
+        "workflow": {"graph": {"nodes": listed, "edges": edges}},
+    }
+
+
+def _start_input(given: Fields) -> Fields:
+    kind = next(iter(given), "text-input")
+    return {**fields_of(given.get(kind)), "type": kind}
+
+
+def _with_references(text: Any) -> str:
+    """Return a prompt with its placeholders replaced by references to inputs of the start node."""
+    written = _INPUT.sub(r"{{#start.\1#}}", text_of(text or ""))
+    return written.replace("{{#query#}}", "{{#sys.query#}}").replace("{{#histories#}}", "")
+
+
+def _model_data(config: Fields, is_chat: bool) -> Fields:
+    prompt: list[Fields] = [
+        {"role": message.get("role"), "text": _with_references(message.get("text"))}
+        for message in each_of(fields_of(config.get("chat_prompt_config")).get("prompt"))
+    ]
+    if config.get("prompt_type") != "advanced" or not prompt:
+        role = "system" if is_chat else "user"
+        prompt = (
+            [{"role": role, "text": _with_references(config.get("pre_prompt"))}] if config.get("pre_prompt") else []
+        )
+    if not is_chat and not prompt:
+        prompt = [{"role": "user", "text": "{{#sys.query#}}"}]
+    data: Fields = {
+        "type": "llm",
+        "title": "LLM",
+        "model": config.get("model"),
+        "prompt_template": prompt,
+        "context": {"enabled": False, "variable_selector": []},
+        "vision": {"enabled": False},
+    }
+    if not is_chat:
+        return data
+    mentions_query = any("{{#sys.query#}}" in message["text"] for message in prompt)
+    memory = {"query_prompt_template": "" if mentions_query else "{{#sys.query#}}", "window": {"enabled": False}}
+    return {**data, "memory": memory}
+
+
+def _agent_data(config: Fields) -> Fields:
+    mode = fields_of(config.get("agent_mode"))
+    tools = [each for each in each_of(mode.get("tools")) if each.get("enabled", True) is True]
+    strategy = "ReAct" if mode.get("strategy") in ("react", "cot") else "function_calling"
+    params = {
+        "model": {"type": "constant", "value": config.get("model")},
+        "tools": {
+            "type": "constant",
+            "value": [{"tool_name": each.get("tool_name"), "enabled": True} for each in tools],
+        },
+        "instruction": {"type": "mixed", "value": _with_references(config.get("pre_prompt"))},
+        "query": {"type": "mixed", "value": "{{#sys.query#}}"},
+        "maximum_iterations": {"type": "constant", "value": mode.get("max_iteration") or 5},
+    }
+    memory = {"window": {"enabled": False}, "query_prompt_template": ""}
+    return {
+        "type": "agent",
+        "title": "Agent",
+        "agent_strategy_name": strategy,
+        "agent_parameters": params,
+        "memory": memory,
+    }
+
+
+# Secrets of Dify files: secret environment variables, and keys that are written in requests.
+#
+# Requests name both as secrets, so that no run stores them. Keys that the file contains are the values of these secrets,
+# and stay in the file: they are kept in ``extra``, as the file is.
+
+_ENV = "env."
+
+
+def _variables(workflow: Fields) -> dict[str, Fields]:
+    """Return the environment variables of a file that can be secrets, by name."""
+    named = [(each.get("name"), each) for each in each_of(workflow.get("environment_variables"))]
+    return {name: each for name, each in named if isinstance(name, str) and is_secret_name(name)}
+
+
+def secret_variables(workflow: Fields) -> set[str]:
+    """Return the names of the environment variables that a file declares as secrets."""
+    return {name for name, each in _variables(workflow).items() if each.get("value_type") == "secret"}
+
+
+def with_secrets(graph: NodeGraph, workflow: Fields) -> tuple[NodeGraph, dict[str, str]]:
+    """Return the nodes with the keys of requests as secrets, and the values of secrets that the file contains.
+
+    Args:
+        graph: The nodes.
+        workflow: The workflow of the file.
+    """
+    reader = _Reader(graph, workflow)
+    nodes = [reader.read(spec) if spec.type in ("request", "http-request") else spec for spec in graph.nodes]
+    read = {selector.variable for spec in nodes if spec.type != "start" for selector in selectors_named(spec.params)}
+    nodes = [_without_inputs(spec, reader.named - read) if spec.type == "start" else spec for spec in nodes]
+    return replace(graph, nodes=nodes), reader.values
+
+
+class _Reader:
+    """Reader of the requests of a file.
+
+    Attributes:
+        values: The values of secrets that the file contains, by name.
+        named: Inputs of environment variables that requests name as secrets.
+    """
+
+    def __init__(self, graph: NodeGraph, workflow: Fields) -> None:
+        self._variables = _variables(workflow)
+        self._secret = secret_variables(workflow)
+        self._start = next((spec.id for spec in graph.nodes if spec.type == "start"), "")
+        self._taken = set(self._variables)
+        self.values: dict[str, str] = {}
+        self.named: set[str] = set()
+        for name in self._secret:
+            self._keep(name)
+
+    def read(self, spec: NodeSpec) -> NodeSpec:
+        """Return a request whose keys are secrets."""
+        params = fields_of(spec.params)
+        url = params.get("url")
+        if is_selector(url) and (secret := self._secret_of(Selector(*list_of(url)), self._secret)):
+            params = {**params, "url": secret.in_text}
+        if isinstance(params.get("url"), str) and secrets_in(params["url"]):
+            spec = replace(spec, type="request")  # the address of http-request is a variable
+
+        def change(where: str, name: str, value: str) -> str:
+            text = Text(value).renamed(self._renamed)
+            return with_literal_key(text, lambda key: self._written(spec.id, name, key))
+
+        return replace(spec, params=change_keys(params, change)) if params else spec
+
+    def _renamed(self, selector: Selector) -> str:
+        """Return the reference to a variable in the place of a key: to a secret, if it is of the environment."""
+        secret = self._secret_of(selector, self._variables)
+        return secret.in_text if secret else selector.in_text
+
+    def _secret_of(self, selector: Selector, among: Mapping[str, Any] | set[str]) -> Secret | None:
+        """Return the secret for an input that is an environment variable; None for others."""
+        name = selector.variable.removeprefix(_ENV)
+        if selector.node != self._start or name == selector.variable or name not in among:
+            return None
+        self.named.add(selector.variable)
+        self._keep(name)
+        return Secret(name)
+
+    def _keep(self, name: str) -> None:
+        """Keep the value of an environment variable, if the file contains it."""
+        value = self._variables[name].get("value")
+        if isinstance(value, str) and value:
+            self.values[name] = value
+
+    def _written(self, node_id: str, field: str, key: str) -> str:
+        """Return the reference to a new secret for a key that is written in a request."""
+        wanted = name = secret_name(node_id, field)
+        number = 1
+        while name in self._taken:
+            number += 1
+            name = f"{wanted}_{number}"
+        self._taken.add(name)
+        self.values[name] = key
+        return Secret(name).in_text
+
+
+def _without_inputs(spec: NodeSpec, names: set[str]) -> NodeSpec:
+    """Return a start node without inputs that are secrets now."""
+    params = fields_of(spec.params)
+    inputs = list_of(params.get("variables"))
+    remaining = [each for each in inputs if not {str(part) for part in list_of(each)[:1]} & names]
+    defaults = {name: value for name, value in fields_of(params.get("defaults")).items() if name not in names}
+    others = {name: value for name, value in params.items() if name != "defaults"}
+    new: Fields = {**others, "variables": remaining} | ({"defaults": defaults} if defaults else {})
+    return spec if len(remaining) == len(inputs) else replace(spec, params=new)
+
 
 # Other forms of Dify files: exports without `kind`, bare graphs, and apps with a configuration instead of a graph.
 

@@ -3,18 +3,313 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import Any
 
-from operad.flows.formats.fields import Declared, Owner, Remark, Use, remarks_on
+from operad.flows.formats.fields import (
+    NOTHING,
+    Declared,
+    Owner,
+    Remark,
+    Table,
+    Use,
+    is_enabled,
+    is_set,
+    remarks_on,
+    table,
+    unless,
+)
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.node_graph import NodeGraph
-from operad.integrations.dify.fields import ANY_NODE, AROUND, EDGE, FILE, NODES
 from operad.integrations.dify.in_workflow import selectors_named
+from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
 from operad.integrations.dify.write import EXTRA, Writer, read_type, values_of
+from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector
 from operad.runtime.policies.policy import ERROR_OUTPUTS
+
+# Effect of each field of a Dify file.
+
+_MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL); to ask another, map this name under `models` in the services"
+
+
+def _has_other_sub_conditions(value: Any) -> bool:
+    """Return True if conditions on the files of a list compare other properties than the type."""
+    match each_of(fields_of(value).get("conditions")):
+        case [] | [{"key": "type", "comparison_operator": "in"}]:
+            return False
+        case _:
+            return True
+
+
+def _has_late_system_message(prompt: Any) -> bool:
+    """Return True if a prompt has a system message that is not the first message."""
+    roles = [each.get("role") for each in each_of(prompt)]
+    return "system" in roles[1:]
+
+
+def _ends_with_the_model(prompt: Any) -> bool:
+    """Return True if a prompt ends with a message of the model, which the model is to continue."""
+    messages = each_of(prompt)
+    return bool(messages) and messages[-1].get("role") == "assistant"
+
+
+def _has_unused_options(parameters: Any) -> bool:
+    """Return True if a parameter of an extractor has options that its type does not use."""
+    return any(each.get("options") and each.get("type") not in TYPES_WITH_OPTIONS for each in each_of(parameters))
+
+
+def _has_settings(configurations: Any) -> bool:
+    """Return True if a setting of a tool has a value."""
+    return any(plain_value(given) not in (None, "") for given in fields_of(configurations).values())
+
+
+def _has_limits(timeout: Any) -> bool:
+    limits = fields_of(timeout)
+    return any(is_set(limits.get(each)) for each in ("connect", "read", "write"))
+
+
+ANY_NODE = table(
+    honoured="type iteration_id loop_id retry_config error_strategy default_value",
+    no_effect="title desc selected isInIteration isInLoop isIterationStart isLoopStart parentId width height position "
+    "author provider_icon operad _*",
+)
+"""Fields of every node's `data`."""
+
+_NO_FORM = "the model is asked for no such form; give the node a structured output, or ask for the form in the prompt"
+
+_MODEL_FIELDS = table(
+    honoured=" ".join(["model.name", *(f"model.completion_params.{each}" for each in SAMPLING)]),
+    note={"model": _MODEL_OF_THE_RUN},
+    no_effect="model.provider model.mode model.completion_params.*",
+    lossy={
+        "model.completion_params.response_format": (_NO_FORM, unless("text")),
+        "model.completion_params.json_schema": _NO_FORM,
+    },
+)
+
+_NO_MEMORY = table(
+    lossy={"memory": "the model sees no earlier turns of the conversation; ask by an LLM node with memory before it"}
+)
+
+_NO_VISION = table(
+    lossy={"vision": ("the model is shown no files; describe them by an LLM node before it", is_enabled)},
+    no_effect="vision.enabled vision.configs",
+)
+
+_CONDITION = "comparison_operator value variable_selector".split()
+
+
+def _conditions(path: str) -> Table:
+    return table(
+        honoured=" ".join(f"{path}.{each}" for each in _CONDITION),
+        no_effect=" ".join(f"{path}.{each}" for each in ("id", "varType", "numberVarType", "key")),
+        lossy={
+            f"{path}.sub_variable_condition": (
+                "only the kinds of files are compared, with `in`; compare others by a code node",
+                _has_other_sub_conditions,
+            ),
+        },
+    )
+
+
+_ARGUMENTS = table(honoured="variables.variable variables.value_selector", no_effect="variables.value_type")
+
+_NODES: Mapping[str, Table] = {
+    "start": table(
+        honoured="variables.variable variables.type variables.required variables.default",
+        no_effect="variables.label variables.max_length variables.hint variables.placeholder variables.unit "
+        "variables.hide variables.json_schema variables.allowed_file_types variables.allowed_file_extensions "
+        "variables.allowed_file_upload_methods",
+        note={
+            "variables.options": "any value is taken",
+        },
+    ),
+    "end": table(honoured="outputs.variable outputs.value_selector", no_effect="outputs.value_type"),
+    "answer": table(honoured="answer", no_effect="variables"),
+    "if-else": _conditions("cases.conditions")
+    | _conditions("conditions")
+    | table(honoured="cases.case_id cases.logical_operator logical_operator", no_effect="cases.id"),
+    "llm": _MODEL_FIELDS
+    | table(
+        honoured="context.enabled context.variable_selector prompt_template.text prompt_template.role "
+        "prompt_template.jinja2_text prompt_template.edition_type vision.enabled vision.configs.variable_selector "
+        "prompt_config.jinja2_variables.variable prompt_config.jinja2_variables.value_selector memory.query_prompt_template memory.window.enabled memory.window.size "
+        "structured_output.schema structured_output_enabled structured_output_switch_on reasoning_format",
+        no_effect="variables prompt_template.id prompt_config.jinja2_variables.value_type structured_output.enabled",
+        note={
+            "prompt_template": ("system messages become one, the first message", _has_late_system_message),
+            "vision.configs.detail": ("pictures are shown as they are", unless("high")),
+            "memory.role_prefix": "earlier turns are messages of their own",
+        },
+        lossy={
+            "prompt_template": (
+                "an empty message of the user follows the last one; end the prompt with a message of the user",
+                _ends_with_the_model,
+            )
+        },
+    ),
+    "question-classifier": _MODEL_FIELDS
+    | _NO_MEMORY
+    | _NO_VISION
+    | table(
+        honoured="query_variable_selector classes.id classes.name instruction instructions",
+        no_effect="topics classes.label",
+    ),
+    "parameter-extractor": _MODEL_FIELDS
+    | _NO_MEMORY
+    | _NO_VISION
+    | table(
+        honoured="query parameters.name parameters.type parameters.description parameters.required parameters.options "
+        "instruction",
+        no_effect="variables",
+        note={
+            "reasoning_mode": ("the model answers as JSON of a schema", unless("prompt")),
+            "parameters": ("only parameters of type string or select have options", _has_unused_options),
+        },
+    ),
+    "code": _ARGUMENTS
+    | table(
+        honoured="code outputs.*.type",
+        no_effect="outputs.*.children",
+        note={"dependencies": "no packages are installed; code imports a part of the standard library"},
+        refused={"code_language": ("only Python and JavaScript run", unless("python3", "python", "javascript"))},
+    ),
+    "template-transform": _ARGUMENTS | table(honoured="template"),
+    "list-operator": table(honoured="variable filter_by extract_by order_by limit", no_effect="var_type item_var_type"),
+    "variable-aggregator": table(
+        honoured="variables advanced_settings.group_enabled advanced_settings.groups.group_name "
+        "advanced_settings.groups.variables",
+        no_effect="output_type advanced_settings.groups.output_type advanced_settings.groups.groupId",
+    ),
+    "assigner": table(
+        honoured="items.variable_selector items.operation items.value items.input_type assigned_variable_selector "
+        "input_variable_selector write_mode",
+        no_effect="items.write_mode version",
+    ),
+    "iteration": table(
+        honoured="iterator_selector output_selector is_parallel parallel_nums error_handle_mode start_node_id "
+        "flatten_output",
+        no_effect="output_type iterator_input_type",
+    ),
+    "iteration-start": NOTHING,
+    "loop": _conditions("break_conditions")
+    | table(
+        honoured="loop_count logical_operator start_node_id loop_variables.label loop_variables.value "
+        "loop_variables.value_type loop_variables.var_type",
+        no_effect="loop_variables.id outputs",
+        lossy={
+            "error_handle_mode": (
+                "an error ends the run; give the nodes inside a default value or a fail branch",
+                unless("terminated"),
+            )
+        },
+    ),
+    "loop-start": NOTHING,
+    "loop-end": NOTHING,
+    "document-extractor": table(honoured="variable_selector", no_effect="is_array_file"),
+    "http-request": table(
+        honoured="url method headers params authorization.type authorization.config.type authorization.config.api_key "
+        "authorization.config.header body.type body.data.key body.data.type body.data.value body.data.file "
+        "timeout.connect timeout.read timeout.write",
+        no_effect="variables body.data.id timeout.max_connect_timeout timeout.max_read_timeout "
+        "timeout.max_write_timeout",
+        note={"timeout": ("all of it may take as long as connecting, reading and writing together", _has_limits)},
+        lossy={
+            "ssl_verify": (
+                "certificates are verified; name a certificate of your own by SSL_CERT_FILE",
+                lambda value: value is False,
+            )
+        },
+    ),
+    "agent": table(
+        honoured="agent_strategy_name agent_parameters.instruction agent_parameters.query agent_parameters.tools "
+        "agent_parameters.maximum_iterations memory",
+        no_effect="agent_strategy_provider_name agent_strategy_label plugin_unique_identifier output_schema "
+        "tool_node_version meta agent_parameters.*",
+        note={
+            "agent_parameters.model": _MODEL_OF_THE_RUN,
+            "memory": "earlier turns of the conversation are messages of their own",
+        },
+    ),
+    "human-input": table(
+        honoured="form_content inputs user_actions.id user_actions.title",
+        no_effect="delivery_methods user_actions.button_style timeout_unit",
+        note={"timeout": "the question waits until it is answered, and the way of the timeout is never taken"},
+    ),
+    "knowledge-retrieval": table(
+        honoured="query_variable_selector",
+        no_effect="metadata_filtering_conditions metadata_model_config",
+        note={
+            "dataset_ids": "the knowledge base that you give this name is searched",
+            "retrieval_mode": "the knowledge base that you name decides how passages are found",
+            "multiple_retrieval_config": "the knowledge base that you name decides how passages are found",
+            "single_retrieval_config": "the knowledge base that you name decides how passages are found",
+        },
+        lossy={
+            "metadata_filtering_mode": (
+                "all documents are searched; give the filtered ones a knowledge base of their own",
+                unless("disabled"),
+            ),
+            "query_attachment_selector": "only the text is searched for; describe the files by an LLM node before it",
+            "vision": ("the model is shown no files; describe them by an LLM node before it", is_enabled),
+        },
+    ),
+    "tool": table(
+        honoured="tool_name tool_parameters",
+        no_effect="provider_id provider_name provider_type provider_show_name tool_label tool_description "
+        "tool_node_version plugin_id plugin_unique_identifier paramSchemas params output_schema "
+        "is_team_authorization credential_id credential_type",
+        lossy={
+            "tool_configurations": (
+                "the tool that you name is called without these settings; make them part of the tool",
+                _has_settings,
+            )
+        },
+    ),
+}
+NODES: Mapping[str, Table] = {**_NODES, "request": _NODES["http-request"]}
+"""Fields of the `data` of each node type that runs here, in addition to `ANY_NODE`; `check` reports other types."""
+
+
+AROUND = table(
+    honoured="id parentId data",
+    no_effect="type position positionAbsolute selected sourcePosition targetPosition width height zIndex extent "
+    "draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
+)
+"""Fields around a node's `data`: positions and sizes on the canvas."""
+
+EDGE = table(
+    honoured="source sourceHandle target",
+    no_effect="id targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
+)
+
+_OF_THE_PAGE = "has no effect on a result and is dropped"
+
+FILE = table(
+    honoured="app.mode app.name workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
+    "workflow.conversation_variables.value_type workflow.conversation_variables.value",
+    no_effect="app.* kind version dependencies operad workflow.graph.viewport workflow.conversation_variables.id "
+    "workflow.conversation_variables.description workflow.conversation_variables.selector "
+    "workflow.features.file_upload workflow.features.retriever_resource",
+    note={
+        "workflow.environment_variables": "those that nodes read are inputs of the run, which may be given otherwise: "
+        "--input env.NAME=VALUE; secrets and keys of requests are named secrets: operad secrets set NAME",
+        "workflow.features.opening_statement": _OF_THE_PAGE,
+        "workflow.features.suggested_questions": _OF_THE_PAGE,
+        "workflow.features.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),
+        "workflow.features.speech_to_text": (_OF_THE_PAGE, is_enabled),
+        "workflow.features.text_to_speech": (_OF_THE_PAGE, is_enabled),
+    },
+    lossy={
+        "workflow.features.sensitive_word_avoidance": ("no word is held back", is_enabled),
+        "workflow.features.annotation_reply": ("every question is answered anew", is_enabled),
+        "workflow.rag_pipeline_variables": "there are no such variables",
+    },
+)
+"""Fields of a file around its nodes."""
 
 
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:

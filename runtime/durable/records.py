@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import cached_property, partial
 from itertools import count
 from pathlib import Path
@@ -27,8 +27,7 @@ from operad.runtime.durable.description import (
     unreadable,
 )
 from operad.runtime.durable.history import read_events, settled
-from operad.runtime.durable.liveness import Watch
-from operad.runtime.durable.replay import question_of
+from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -41,6 +40,7 @@ from operad.runtime.durable.rows import (
     StepRow,
     StoredQuestion,
     StoredRun,
+    question_of,
 )
 from operad.runtime.durable.run_writer import Progress
 from operad.runtime.durable.steps import StepTable, StoredStep, batched, kept_step
@@ -52,6 +52,36 @@ from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow.workflow import Workflow
+
+# Detection of dead processes by this process's own observations, independent of other clocks.
+
+
+class Watch:
+    """Observer of heartbeats over time.
+
+    A process is dead if it ran on this machine and has ended, or if this process has observed no new heartbeat of it
+    for as many seconds as it may be silent. If this process itself pauses for longer between two observations, the
+    period starts again, because both processes may have been stopped.
+
+    Args:
+        clock: Monotonic clock in seconds.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self._clock = clock
+        self._seen: dict[str, tuple[float, float, float]] = {}
+
+    def is_dead(self, executor: Executor) -> bool:
+        """Return True if a process is dead; call it with a row that has just been read."""
+        if is_dead(executor.process):
+            return True
+        now = self._clock()
+        beat, since, looked = self._seen.get(executor.id, (None, now, now))
+        if beat != executor.beat or now - looked > executor.limit:
+            since = now
+        self._seen[executor.id] = (executor.beat, since, now)
+        return now - since > executor.limit
+
 
 GIVEN = ("job", "messages", "previous", "lesson")
 """Parts of a run's input, except for the reasoner."""

@@ -8,8 +8,7 @@ from typing import Any
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.dispatch import Dispatch
-from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.rows import Executor, StoredQuestion
+from operad.runtime.durable.rows import Executor, StoredQuestion, question_of
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store

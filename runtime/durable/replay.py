@@ -25,7 +25,6 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.values.errors import BudgetError, InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
-from operad.runtime.values.schema_check import check_schema
 from operad.runtime.workflow.attempts import perform
 
 if TYPE_CHECKING:
@@ -177,23 +176,6 @@ async def asked_before(store: Store, run_id: str, key: str) -> Sequence[tuple[st
     """Return the ids and contents of an operator's stored questions."""
     stored = [each for each in await in_thread(store.questions, run_id) if each.step == key]
     return [(each.id, (each.text, each.schema, each.tool_call)) for each in stored]
-
-
-def question_of(kept: StoredQuestion) -> Question:
-    """Return a stored question as a `Question`.
-
-    Raises:
-        InputError: The JSON Schema of its answer is not valid.
-    """
-    try:
-        schema = json.loads(kept.schema) if kept.schema else None
-        if schema is not None:
-            check_schema(schema)
-        return Question(id=kept.id, text=kept.text, schema_=schema)
-    except (OperadError, ValueError, TypeError, AttributeError, RecursionError) as error:
-        raise InputError(
-            f"question {kept.id!r} of run {kept.run_id!r}: the JSON Schema of its answer is not valid; was it written by another program?"
-        ) from error
 
 
 async def outcome_of_work(work: Callable[[], Awaitable[WorkflowMessage]], scope: Scope) -> Outcome:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,8 +12,10 @@ from typing import Any, NamedTuple, TypeVar, cast
 from pydantic import ValidationError
 
 from operad.runtime.durable.process_ids import is_dead
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.message import NO_USAGE, Usage
+from operad.runtime.values.questions import Question
+from operad.runtime.values.schema_check import check_schema
 
 T = TypeVar("T")
 
@@ -244,3 +247,20 @@ def check_id(run_id: str) -> None:
         raise InputError(
             f"a run cannot have the id {run_id[:100]!r}: use letters, digits, '.', '_' and '-', 100 at most, and no '-' first"
         )
+
+
+def question_of(kept: StoredQuestion) -> Question:
+    """Return a stored question as a `Question`.
+
+    Raises:
+        InputError: The JSON Schema of its answer is not valid.
+    """
+    try:
+        schema = json.loads(kept.schema) if kept.schema else None
+        if schema is not None:
+            check_schema(schema)
+        return Question(id=kept.id, text=kept.text, schema_=schema)
+    except (OperadError, ValueError, TypeError, AttributeError, RecursionError) as error:
+        raise InputError(
+            f"question {kept.id!r} of run {kept.run_id!r}: the JSON Schema of its answer is not valid; was it written by another program?"
+        ) from error

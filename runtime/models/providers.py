@@ -2,43 +2,391 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
+import re
 import sys
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from functools import partial
+from functools import cache, partial
 from inspect import signature
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
-from operad.runtime.models.addresses import described_page, one_line, split_login, without_login
+from operad.runtime.models.addresses import MIN_KEY, described_page, one_line, split_login, without_key, without_login
+from operad.runtime.models.chat_completions import is_object
 from operad.runtime.models.endpoint import Endpoint, http_options
 from operad.runtime.models.http_hooks import beginning, limit_size, refuse_other_origin, replace_headers
-from operad.runtime.models.messages import Message
-from operad.runtime.models.provider_errors import failure_of, reveals
-from operad.runtime.models.provider_messages import (
-    completed_message,
-    describe_form,
-    history_of,
-    is_recursive,
-    unreadable_types,
-    without_tags,
+from operad.runtime.models.messages import (
+    Blob,
+    Message,
+    Opaque,
+    Origin,
+    Part,
+    Text,
+    Thinking,
+    ToolCall,
+    ToolResult,
+    own_data,
 )
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.thinking_tags import ThinkingTags
 from operad.runtime.models.turn import Completion, Delta, FinishReason, ToolChoice
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, RequestError
+from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.text import whole
 
 if TYPE_CHECKING:
-    from pydantic_ai.messages import ModelMessage
+    from pydantic import TypeAdapter
+    from pydantic_ai.messages import ModelMessage, ModelRequestPart, ModelResponse, ModelResponsePart
     from pydantic_ai.models import Model as VendorModel
     from pydantic_ai.models import ModelRequestParameters, StreamedResponse
+
+
+# Messages in the form of pydantic-ai, for the clients of vendors, and back.
+
+CODEC = "pydantic-ai/1"
+"""Codec of the origins of vendors' turns: their data are the fields of pydantic-ai's parts, in JSON."""
+
+_OF_TURN = ("provider_name", "canonical_system", "provider_response_id", "provider_details")
+_REFERENCE = re.compile(r'"#/\$defs/([^"]+)"')
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
+"""Ids of tool calls that all vendors take."""
+
+
+def history_of(messages: Sequence[Message], system: str, id_length: int | None) -> list[ModelMessage]:
+    """Return a conversation in pydantic-ai's form.
+
+    Reasoning and vendors' own parts of other systems are left out, because their text would be sent as an answer.
+
+    Args:
+        messages: The conversation.
+        system: The system that it is sent to.
+        id_length: Number of characters of the ids of tool calls; None if it may vary.
+    """
+    from pydantic_ai.messages import ModelRequest, ModelResponse, UserPromptPart
+
+    def fitted(call_id: str) -> str:
+        if _ID.fullmatch(call_id) and (id_length is None or (len(call_id) == id_length and call_id.isalnum())):
+            return call_id
+        return hashlib.sha256(call_id.encode("utf-8", "replace")).hexdigest()[: id_length or 32]
+
+    history: list[ModelMessage] = []
+    order: list[str] = []
+    for message in messages:
+        if message.role == "assistant":
+            order = [call.id for call in message.tool_calls]
+            if parts := [made for part in message.parts if (made := _answered(part, system, fitted)) is not None]:
+                model = message.origin.model if message.origin else None
+                history.append(ModelResponse(parts=parts, model_name=model, **(own_data(message, CODEC, system) or {})))
+            continue
+        # Vendors require the results of a turn first, and some in the order of the calls.
+        results = sorted(message.tool_results, key=lambda result: order.index(result.id) if result.id in order else 0)
+        asked: list[ModelRequestPart] = [_returned(result, fitted(result.id)) for result in results]
+        rest = [
+            part for part in message.parts if isinstance(part, Blob) or (isinstance(part, Text) and part.text.strip())
+        ]
+        if message.role == "system":
+            asked += _system_parts(rest)
+        elif rest:
+            asked.append(UserPromptPart(content=[_content(part) for part in rest]))
+        if history and isinstance(last := history[-1], ModelRequest):  # vendors require that the roles alternate
+            last.parts = [*last.parts, *asked]
+        elif asked:
+            history.append(ModelRequest(parts=asked))
+    return history
+
+
+def completed_message(response: ModelResponse, system: str) -> Message:
+    """Return the turn in a response of a model, with all that the system needs back."""
+    model = response.model_name or ""
+    name = response.provider_name
+
+    def origin(data: Mapping[str, Any]) -> Origin | None:
+        kept = {key: value for key, value in data.items() if value is not None}
+        return (
+            Origin(codec=CODEC, system=system, model=model, data=whole(kept))
+            if kept.keys() - {"provider_name"}
+            else None
+        )
+
+    parts: list[Part] = []
+    for part in cast("Sequence[Any]", response.parts):
+        data: dict[str, Any] = _adapter().dump_python(part, mode="json", exclude_none=True)
+        kind = data.pop("part_kind")
+        data.setdefault("provider_name", name)
+        match kind:
+            case "text":
+                parts.append(Text(text=whole(data.pop("content")), origin=origin(data)))
+            case "thinking":
+                text = whole(data.pop("content"))
+                parts.append(Thinking(text=text, origin=origin({"part_kind": kind, **data})))
+            case "tool-call":
+                data.pop("args", None)
+                call_id, tool = data.pop("tool_call_id"), data.pop("tool_name")
+                arguments = whole(part.args if isinstance(part.args, str) else part.args_as_json_str())
+                parts.append(ToolCall(id=call_id, name=whole(tool), arguments=arguments, origin=origin(data)))
+            case "file":
+                del data["content"]
+                content = part.content
+                parts.append(Blob(data=content.data, media_type=content.media_type, origin=origin(data)))
+            case _:
+                parts.append(Opaque(shown=kind, origin=origin({**data, "part_kind": kind})))
+    turn = _turns().dump_python([response], mode="json")[0]
+    return Message(role="assistant", parts=tuple(parts), origin=origin({key: turn[key] for key in _OF_TURN}))
+
+
+def without_tags(message: Message, tags: ThinkingTags) -> Message:
+    """Return a turn with the reasoning between tags in its text as a part of its own."""
+    thinking, answer = tags.parts()
+    if not tags.opened:
+        return message
+    texts = [part for part in message.parts if isinstance(part, Text)]
+    rest = [part for part in message.parts if not isinstance(part, Text)]
+    said: list[Part] = [Thinking(text=thinking), *([texts[-1].model_copy(update={"text": answer})] if answer else [])]
+    at = next((number for number, part in enumerate(rest) if not isinstance(part, Thinking)), len(rest))
+    return message.with_parts([*rest[:at], *said, *rest[at:]])
+
+
+def unreadable_types(messages: Sequence[Message], profile: Mapping[str, Any]) -> list[str]:
+    """Return the media types of files in a conversation that a model with a profile cannot read."""
+    found = dict[str, None]()
+    for message in messages:
+        if message.role != "assistant":
+            inside = [part for result in message.tool_results for part in result.content]
+            for part in [*message.parts, *inside]:
+                if isinstance(part, Blob) and not _can_read(part.media_type, profile):
+                    found[part.media_type] = None
+    return list(found)
+
+
+def describe_form(history: list[ModelMessage], output: AnswerSchema) -> None:
+    """Describe the form of the answer in the last request of a conversation."""
+    from pydantic_ai.messages import ModelRequest, UserPromptPart
+
+    schema = json.dumps(output.schema, ensure_ascii=False)
+    part = UserPromptPart(
+        content=f"Answer with a JSON object alone, without a code fence. It must fit this JSON Schema:\n{schema}"
+    )
+    if history and isinstance(last := history[-1], ModelRequest):
+        last.parts = [*last.parts, part]
+    else:
+        history.append(ModelRequest(parts=[part]))
+
+
+def is_recursive(output: AnswerSchema) -> bool:
+    """Return True if a definition of a form refers to itself, also by others."""
+    schema = output.schema or {}
+    definitions: Mapping[str, Any] = schema.get("$defs", {})
+    refers = {name: set(_REFERENCE.findall(json.dumps(each))) for name, each in definitions.items()}
+    for _ in refers:
+        refers = {name: to.union(*(refers.get(each, ()) for each in to)) for name, to in refers.items()}
+    return any(name in to for name, to in refers.items()) or '"#"' in json.dumps(schema)
+
+
+def _can_read(media_type: str, profile: Mapping[str, Any]) -> bool:
+    match media_type.partition("/")[0]:
+        case "image":
+            return bool(profile.get("supports_image_input", True))
+        case "audio":
+            return bool(profile.get("supports_audio_file_input", True))
+        case "video":
+            return bool(profile.get("supports_video_input", True))
+        case _:
+            types = profile.get("supported_document_media_types")
+            return bool(profile.get("supports_document_input", True)) and (types is None or media_type in types)
+
+
+def _answered(part: Part, system: str, fitted: Any) -> ModelResponsePart | None:
+    """Return a part of a turn in pydantic-ai's form; None if the system cannot be sent it."""
+    from pydantic import ValidationError
+
+    own = own_data(part, CODEC, system)
+    plain: dict[str, Any]
+    match part:
+        case Text() if part.text.strip() or own:
+            plain = {"part_kind": "text", "content": whole(part.text)}
+        case Thinking() if own:
+            plain = {"part_kind": "thinking", "content": whole(part.text)}
+        case ToolCall():
+            # Endpoints that parse the history refuse arguments that are not an object.
+            arguments = part.arguments if is_object(part.arguments) else "{}"
+            call_id = fitted(part.id)
+            plain = {
+                "part_kind": "tool-call",
+                "tool_name": whole(part.name),
+                "args": whole(arguments),
+                "tool_call_id": call_id,
+            }
+        case Blob():
+            from pydantic_ai.messages import BinaryContent
+
+            plain = {"part_kind": "file", "content": BinaryContent(part.data, media_type=part.media_type)}
+        case Opaque() if own:
+            plain = {}
+        case _:
+            return None
+    try:
+        return _adapter().validate_python({**(own or {}), **plain})
+    except ValidationError:  # data that this version of pydantic-ai does not know
+        return _adapter().validate_python(plain) if plain and not isinstance(part, Thinking) else None
+
+
+def _returned(result: ToolResult, call_id: str) -> ModelRequestPart:
+    from pydantic_ai.messages import ToolReturnPart
+
+    text = whole(result.text)
+    files = [_content(part) for part in result.content if isinstance(part, Blob)]
+    return ToolReturnPart(
+        tool_name=whole(result.name),
+        content=[text, *files] if files and text else files or text,
+        tool_call_id=call_id,
+        outcome="failed" if result.error else "success",
+    )
+
+
+def _system_parts(parts: Sequence[Text | Blob]) -> Iterator[ModelRequestPart]:
+    from pydantic_ai.messages import SystemPromptPart
+
+    for part in parts:
+        if isinstance(part, Text):
+            yield SystemPromptPart(content=whole(part.text))
+
+
+def _content(part: Text | Blob) -> Any:
+    from pydantic_ai.messages import BinaryContent
+
+    return whole(part.text) if isinstance(part, Text) else BinaryContent(part.data, media_type=part.media_type)
+
+
+@cache
+def _adapter() -> TypeAdapter[ModelResponsePart]:
+    from pydantic import TypeAdapter
+    from pydantic_ai.messages import ModelResponsePart
+
+    return TypeAdapter(ModelResponsePart)
+
+
+def _turns() -> TypeAdapter[list[ModelMessage]]:
+    from pydantic_ai.messages import ModelMessagesTypeAdapter
+
+    return ModelMessagesTypeAdapter
+
+
+# Errors of vendors' clients, from those of pydantic-ai.
+
+
+class _Fault(NamedTuple):
+    kind: type[ModelError]
+    text: str
+    remedy: str
+    is_transient: bool = False
+
+
+_FAULTS: Mapping[str, _Fault] = {
+    "UserError": _Fault(RequestError, "cannot be asked this", "change the request, or use another model"),
+    "ModelAuthenticationError": _Fault(
+        ModelError, "refuses the API key, or does not allow this with it", "set {setup}, or the key of this address"
+    ),
+    "ModelNotFoundError": _Fault(ModelError, "has no such model or address", "check the model's name"),
+    "ModelContextWindowExceededError": _Fault(
+        PromptTooLongError, "has no room for so many tokens", "make the prompt shorter, or use a larger model"
+    ),
+    "ModelQuotaExceededError": _Fault(ModelError, "has no quota left", "add credit, or raise the quota"),
+    "ModelRateLimitError": _Fault(ModelError, "gets too many calls at once", "wait, or set limits", True),
+    "ModelTimeoutError": _Fault(
+        ModelError, "was silent for {timeout:g} s", "increase the timeout, or request less", True
+    ),
+    "ModelUnavailableError": _Fault(ModelError, "is overloaded or down", "try again", True),
+    "ModelServerError": _Fault(ModelError, "failed", "try again", True),
+    "ModelRequestRejectedError": _Fault(RequestError, "rejects the request", "change the request"),
+    "ModelConnectionError": _Fault(
+        ModelError,
+        "cannot be reached, or broke off its answer",
+        "check the address and the network, or try again",
+        True,
+    ),
+    "UnexpectedModelBehavior": _Fault(ModelError, "broke off its answer", "try again", True),
+    "ModelHTTPError": _Fault(ModelError, "failed", "check the address"),
+}
+"""Faults by the names of pydantic-ai's errors, special ones first."""
+
+_TOO_LARGE = _Fault(
+    PromptTooLongError,
+    "has no room for so large a request",
+    "make the prompt shorter, or leave files out",
+)
+
+
+def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: float, page: str = "") -> ModelError:
+    """Return the error to raise for another one, with a remedy and without the key.
+
+    Args:
+        error: The error.
+        called: Name of the model, for the message.
+        key: The key, which the vendor may repeat.
+        setup: Environment variables with the vendor's key or credentials.
+        timeout: Maximum time without data from the vendor, in seconds.
+        page: Description of a web page that arrived in place of an answer; empty without one.
+    """
+    from pydantic_ai import exceptions
+
+    causes = list(_causes(error))
+    if ours := next((each for each in causes if isinstance(each, ModelError)), None):  # of `limit_size`
+        return ModelError(str(ours))
+    status = getattr(error, "status_code", None)
+    code = f" ({status})" if status else ""
+    if page and status is None:
+        return ModelError(f"{called} answered with {page}; check the address")
+    told = page or _message_of(causes[-1] if isinstance(error, exceptions.ModelConnectionError) else error)
+    if isinstance(error, exceptions.ModelTimeoutError):
+        told = ""  # each package says it in another way
+    message = f": {without_key(told, key)}" if told else ""
+    for name, fault in _FAULTS.items():
+        if isinstance(error, getattr(exceptions, name)):
+            if issubclass(fault.kind, RequestError) and isinstance(status, int) and status >= 500:
+                fault = _FAULTS["ModelServerError"]
+            elif status == 413:  # Anthropic's request_too_large, or the limit of a gateway
+                fault = _TOO_LARGE
+            text, remedy = fault.text.format(timeout=timeout), fault.remedy.format(setup=setup)
+            text = "broke off its answer" if fault.is_transient and getattr(error, "in_stream", False) else text
+            is_transient = fault.is_transient and getattr(error, "provider_retry_hint", None) is not False
+            return fault.kind(
+                f"{called} {text}; {remedy}{code}{message}",
+                transient=is_transient,
+                retry_after=getattr(error, "retry_after", None),
+            )
+    if type(error).__module__.partition(".")[0] in ("botocore", "google"):  # credentials of clouds
+        return ModelError(f"{called} cannot be asked{message}; set {setup}")
+    return ModelError(f"{called}: its answer cannot be read ({type(error).__name__}{message})")
+
+
+def reveals(error: BaseException, key: str) -> bool:
+    """Return True if an error or one of its causes repeats the key."""
+    return len(key) >= MIN_KEY and any(key in repr((each, each.args, vars(each))) for each in _causes(error))
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """Yield an error and its causes."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _message_of(error: BaseException) -> str:
+    """Return the vendor's message inside an error, on one line."""
+    body: Any = getattr(error, "body", None)
+    if isinstance(body, list) and body:  # Google
+        body = cast("list[Any]", body)[0]
+    if isinstance(body, dict):
+        body = cast("dict[str, Any]", body).get("error", cast("Any", body))
+    said: object = cast("dict[str, Any]", body).get("message") if isinstance(body, dict) else cast("object", body)
+    return one_line(said if isinstance(said, str) and said else str(getattr(error, "message", "") or error))
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,7 @@ from operad.configs.flow import called
 from operad.configs.loader import preview
 from operad.flows.formats.format import without_instructions
 from operad.flows.formats.table import FORMATS
-from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.picture import PictureTarget, draw
+from operad.flows.node_graph import NodeGraph, NodeSpec, PictureTarget, draw
 from operad.operators.media.mermaid import render_mermaid
 from operad.operators.variables import plain
 from operad.runtime.values.errors import InputError, did_you_mean

@@ -13,7 +13,7 @@ import os
 from contextlib import nullcontext
 
 from operad.configs.generation import Designer
-from operad.flows.flowchart import write
+from operad.flows.node_graph import flowchart
 from operad.testing import Say, ScriptedModel
 
 FIRST = "The user gives a name (variable name). Write a greeting, and output it (variable greeting)."
@@ -81,7 +81,7 @@ def main():
         show(SECOND, second)
     kept = [spec.id for spec in second.graph.nodes if any(spec is each for each in first.graph.nodes)]
     print("the very same as before:", ", ".join(kept))
-    print(write(second.graph, second.changes.status))
+    print(flowchart(second.graph, second.changes.status))
     undone = second.base
     print("undone:", ", ".join(spec.id for spec in undone.nodes), "are there")
 

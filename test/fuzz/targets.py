@@ -35,7 +35,6 @@ from operad.flows.check import check
 from operad.flows.edit import apply, difference, read_operations
 from operad.flows.edit.batch import in_json
 from operad.flows.edit.short import parse
-from operad.flows.flowchart import write
 from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of
@@ -44,7 +43,7 @@ from operad.flows.generation.draft import drafted_graph
 from operad.flows.generation.graph_json import from_json, to_json, with_originals
 from operad.flows.generation.plan import faults_of, plan_schema, read_plan
 from operad.flows.generation.store import nearest_example
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, flowchart
 from operad.flows.repair import repair, repair_graph
 from operad.flows.repair.contract import read_contract
 from operad.integrations.chat2workflow.commands.generating import generate_run
@@ -66,8 +65,7 @@ from operad.operators.sandbox.renames import argument_renamed, result_renamed
 from operad.operators.sandbox.template import TemplateLimits, check_template, name_changed, names_of, render_template
 from operad.operators.sandbox.uses import walked_through
 from operad.operators.variables import Selector, Text, Variables, VariableType, selectors_in, texts_in
-from operad.runtime.knowledge.chunks import chunks
-from operad.runtime.knowledge.extract import extract, passages_of
+from operad.runtime.knowledge.extract import chunks, extract, passages_of
 from operad.runtime.knowledge.insights import Experience, Insights
 from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
 from operad.runtime.knowledge.similarity import similarity
@@ -133,7 +131,7 @@ def workflow(data: bytes, name: str = "") -> None:
     refusing(
         lambda: found.check(made),
         lambda: found.lines(data),
-        lambda: write(made),
+        lambda: flowchart(made),
         lambda: found.dump_keeping_text(made, data),
     )
     for other in known().values():

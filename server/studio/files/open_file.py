@@ -10,7 +10,23 @@ from threading import RLock
 from typing import Literal
 
 from operad.configs.flow import called, read_file
-from operad.flows.edit import Operation, apply
+from operad.flows.edit import (
+    AddBranch,
+    AddInput,
+    AddNode,
+    AddOutput,
+    Connect,
+    Disconnect,
+    InsertBetween,
+    Operation,
+    RemoveInput,
+    RemoveNode,
+    RemoveOutput,
+    RenameVariable,
+    ReplaceText,
+    SetParam,
+    apply,
+)
 from operad.flows.formats.format import Format
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
@@ -22,7 +38,53 @@ from operad.server.studio.experts.edits import edited
 from operad.server.studio.experts.graph import graph_of
 from operad.server.studio.files.folder import EXPERTS, read_any
 from operad.server.studio.files.history import History, Kind, digest_of
-from operad.server.studio.files.titles import title_of
+
+# Titles of steps, from their operations.
+
+
+def title_of(operations: Sequence[Operation], graph: NodeGraph) -> str:
+    """Return the title of a step: its first operation, and the number of further ones.
+
+    Args:
+        operations: The operations, at least one.
+        graph: The workflow before them.
+    """
+    first = _title(operations[0], graph)
+    more = len(operations) - 1
+    return f"{first}, and {more} more" if more else first
+
+
+def _title(operation: Operation, graph: NodeGraph) -> str:  # noqa: C901 - a table
+    match operation:
+        case AddNode():
+            return f"Add {operation.type} {operation.id}"
+        case RemoveNode():
+            spec = graph.by_id.get(operation.node)
+            return f"Remove {spec.type if spec else 'node'} {operation.node}"
+        case SetParam() | ReplaceText():
+            return f"Set {operation.path} of {operation.node}"
+        case Connect():
+            port = f" port {operation.port}" if operation.port else ""
+            return f"Connect {operation.source}{port} to {operation.target}"
+        case Disconnect():
+            return f"Disconnect {operation.source} from {operation.target}"
+        case InsertBetween():
+            return f"Insert {operation.type} {operation.id} between {operation.source} and {operation.target}"
+        case AddBranch():
+            return f"Add a branch to {operation.node}"
+        case RenameVariable():
+            return f"Rename {operation.old} of {operation.node} to {operation.new}"
+        case AddInput():
+            return f"Add input {operation.name}"
+        case RemoveInput():
+            return f"Remove input {operation.name}"
+        case AddOutput():
+            return f"Add output {operation.name}"
+        case RemoveOutput():
+            return f"Remove output {operation.name}"
+        case _:
+            return type(operation).__name__
+
 
 Disk = Literal["same", "changed", "gone"]
 

@@ -5,7 +5,7 @@ from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from operad.runtime.knowledge.chunks import CHUNK_CHARS, Chunk, chunks
+from operad.runtime.knowledge.extract import CHUNK_CHARS, Chunk, chunks
 
 GUIDE = """\
 Before any heading.

@@ -29,12 +29,11 @@ from operad.flows.edit import (
     read_operations,
     schema,
 )
-from operad.flows.flowchart import write
 from operad.flows.formats.chat2workflow import dump, issues_of, load
 from operad.flows.formats.format import check_nodes
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, flowchart
 from operad.flows.repair import repair_graph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError
@@ -626,7 +625,7 @@ def test_a_difference_is_a_value_and_a_chart_shows_it(graph):
     assert edited.changes == difference(graph, edited.graph)
     assert not difference(graph, copy.deepcopy(graph))
     assert edited.changes.status == {"3": "changed", "9": "added"}
-    chart = write(edited.graph, edited.changes.status)
+    chart = flowchart(edited.graph, edited.changes.status)
     assert "classDef added " in chart
     assert "classDef changed " in chart
     assert edited.changes.as_dict()["edges_removed"] == [["3", 0, "5"]]

@@ -3,9 +3,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from operad.flows.flowchart import write
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.picture import draw
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, draw, flowchart
 from operad.operators.media.errors import MediaError
 from operad.runtime.values.errors import InvalidError
 
@@ -51,7 +49,7 @@ HOSTILE = [
 
 
 def test_a_flowchart_shows_types_ids_ports_and_what_is_inside():
-    assert write(GRAPH).splitlines() == [
+    assert flowchart(GRAPH).splitlines() == [
         "flowchart TD",
         '  n0(["start 1"])',
         '  n1{{"if-else 2"}}',
@@ -74,7 +72,7 @@ def test_a_flowchart_shows_types_ids_ports_and_what_is_inside():
 
 
 def test_what_a_node_is_has_a_colour():
-    lines = write(GRAPH, {"1": "done", "2": "done", "3": "running", "5": "odd", "no": "done"}).splitlines()
+    lines = flowchart(GRAPH, {"1": "done", "2": "done", "3": "running", "5": "odd", "no": "done"}).splitlines()
     assert lines[-4:] == [
         "  classDef running fill:#fff3bf,stroke:#f08c00",
         "  class n2 running",
@@ -95,13 +93,13 @@ def test_what_a_node_is_has_a_colour():
     ],
 )
 def test_a_graph_that_is_not_right_is_shown_all_the_same(graph, line):
-    assert line in write(graph).splitlines()
+    assert line in flowchart(graph).splitlines()
     assert draw(graph, "svg").startswith(b"<svg")
 
 
 def test_what_is_nested_deep_is_written():
     nodes = [NodeSpec(str(n), "loop", parent=str(n - 1) if n else "") for n in range(300)]
-    assert write(NodeGraph(nodes)).count("subgraph") == 299
+    assert flowchart(NodeGraph(nodes)).count("subgraph") == 299
 
 
 def test_any_text_is_safe():

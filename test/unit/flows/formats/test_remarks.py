@@ -19,8 +19,7 @@ from operad.integrations.coze import format as coze
 from operad.integrations.coze.archive import packed
 from operad.integrations.coze.write import Writer
 from operad.integrations.dify import format as dify
-from operad.integrations.dify.fields import NODES
-from operad.integrations.dify.remarks import remarks_on_values
+from operad.integrations.dify.remarks import NODES, remarks_on_values
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import Job
 from operad.runtime.testing import ScriptedReasoner

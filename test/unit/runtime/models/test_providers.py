@@ -15,8 +15,7 @@ from operad.runtime.events import SettingsDropped
 from operad.runtime.models import providers
 from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from operad.runtime.models.model import Model
-from operad.runtime.models.provider_messages import is_recursive
-from operad.runtime.models.providers import Provider
+from operad.runtime.models.providers import Provider, is_recursive
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.models.turn import Delta
 from operad.runtime.testing import CallTools, Fail, Say
