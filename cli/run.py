@@ -254,7 +254,7 @@ def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent
     Raises:
         InputError: As `Ledger.restart_from`; or an answer does not fit the question with its id that the run asked.
     """
-    from operad.runtime.durable.replay import question_of
+    from operad.runtime.durable.rows import question_of
 
     read_answers(answers, map(question_of, ledger.store.questions(run_id)))  # a copy cannot be undone
     copy = ledger.restart_from(run_id, operator, agent.workflow, round=round)

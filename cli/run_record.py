@@ -15,8 +15,7 @@ from operad.cli.progress import used
 from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.replay import question_of
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun
+from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun, question_of
 from operad.runtime.durable.steps import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
