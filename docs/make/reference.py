@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import inspect
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from importlib import import_module
-from itertools import pairwise
 from pathlib import Path
 from pkgutil import walk_packages
 from typing import Any
@@ -142,13 +141,25 @@ def packages() -> str:
         "",
         NOTE.format("the packages themselves"),
         "",
-        "Operad has eight layers. Each layer imports only the layers below it, and each package of `runtime` imports only",
-        "packages above it in the table. `make check` tests both. `python docs/make/architecture.py` prints the sizes of the",
-        "packages, imports from a higher layer, and cycles. The first line of each module states its purpose.",
+        "A job goes through a workflow like this:",
         "",
         "```mermaid",
-        *_layers(found),
+        *_PICTURE.splitlines(),
         "```",
+        "",
+        "With a database, the schedule stores each message with the events of its operator, and a resumed run reads them; with",
+        "workers, it puts the operator into a queue. Everything that shows a run (terminal, run page, reports, traces) is made",
+        "from its events by `runtime/observe/trace.py`.",
+        "",
+        "Operad has eight layers. Each imports only those below it, each package only packages above it in the table, and no files",
+        "import each other in a circle. `make check` and `make test` check this; `python docs/make/architecture.py` prints it.",
+        "",
+        "| layer | purpose |",
+        "|---|---|",
+        *(
+            f"| `{layer}` | {import_module(f'operad.{layer}').__doc__.splitlines()[0]} |"
+            for layer in architecture.LAYERS
+        ),
         "",
         "Packages, and their imports within the same layer:",
         "",
@@ -158,15 +169,17 @@ def packages() -> str:
     return "\n".join(lines)
 
 
-def _layers(found: Sequence[architecture.Module]) -> Iterator[str]:
-    yield "flowchart TD"
-    for layer in architecture.LAYERS:
-        yield f"  subgraph {layer}"
-        inside = sorted({each.package for each in found if each.package.startswith(f"{layer}.")})
-        yield from (f'    {name.replace(".", "_")}["{name.partition(".")[2]}"]' for name in inside)
-        yield "  end"
-    for above, below in pairwise(architecture.LAYERS):
-        yield f"  {above} --> {below}"
+_PICTURE = """\
+flowchart LR
+  job([job]) --> workflow["workflow: operators and edges"]
+  workflow --> schedule["schedule: whose predecessors are done?"]
+  schedule --> operator["operator: builds a task"]
+  operator --> reasoner["reasoner: asks the model, calls tools"]
+  reasoner --> message([message])
+  message -- to its successors --> schedule
+  message -- of the last operators --> evaluator["evaluator: accepts, or names faults"]
+  evaluator -- accepted --> result([result])
+  evaluator -- "faults: the next round" --> schedule"""
 
 
 def _first(text: str | None) -> str:
