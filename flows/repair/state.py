@@ -100,6 +100,9 @@ class State:
     @cached_property
     def standing(self) -> Standing:
         """Distance of the workflow from a correct one."""
+        # A proposal is made only if this gets smaller, in this order: names that the instructions give, then nodes that cannot be
+        # read, then faults, then form. A fault that hides others counts twice, because its repair may uncover one and is still
+        # no step back; without that, the search would stop in front of it.
         issues = self.issues
         untidy = sum(issue.code in UNTIDY for issue in issues)
         hiding = sum(issue.code in HIDING for issue in issues)

@@ -63,6 +63,8 @@ class GroupCommit(Generic[Value, Result]):
     def put_soon(self, value: Value) -> Future[Result]:
         """Start to write a value, and return a future of its result, which is done when the value is committed."""
         entry = _Entry(value, Future[Result](), time.monotonic())
+        # Under one lock, the thread clears `_is_writing` when nothing is ready, and an entry is added after a look at it: an
+        # entry is either seen by the thread, or starts the next one. None is left without a writer.
         with self._lock:
             try:
                 if self._is_closed:

@@ -86,6 +86,10 @@ class LiveRun:
             PausedError: The run waits for a person, and stays paused.
             Exception: The error of the run.
         """
+        # A run is settled when it ends, and when all of its work waits for people. Whoever reads its stream inside of the run
+        # may answer at once, so a pause is believed only after a few turns of the loop (`MOMENT`), and an answer in between
+        # starts the wait again. The last caller that is cancelled cancels the run; the task that `answer` left waiting for
+        # the rest of the run does not count as a caller.
         self._waiting += 1
         try:
             while True:
