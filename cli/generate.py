@@ -25,6 +25,7 @@ from operad.cli.formats import (
 from operad.cli.generate_events import DesignListener
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
+from operad.cli.process import put
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.flow import is_configuration, read_file, read_workflow
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
@@ -40,7 +41,7 @@ from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.values.text import printable, put
+from operad.runtime.values.text import printable
 
 EXIT_UNFINISHED = 1
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from operad.cli.ask import Lines
 from operad.cli.follow import follow, run_to_end
+from operad.cli.process import put
 from operad.cli.trust_store import trusting
 from operad.configs.flow import flow_expert, result_text
 from operad.configs.inputs import job_of
@@ -16,7 +17,6 @@ from operad.configs.services import load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators import Services
 from operad.runtime.values.message import Job, WorkflowStatus
-from operad.runtime.values.text import put
 
 
 def services_for(file: Path | None, trust: bool) -> Services:

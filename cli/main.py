@@ -19,9 +19,9 @@ import typer
 from typer.core import TyperCommand, TyperGroup
 
 import operad
-from operad.cli.process import StdoutError, imports_done
+from operad.cli.process import StdoutError, imports_done, put
 from operad.runtime.values.base_errors import InvalidError, OperadError, describe, shorten
-from operad.runtime.values.text import printable, put
+from operad.runtime.values.text import printable
 
 EXIT_BAD_INPUT = 2
 

@@ -14,9 +14,9 @@ from rich.console import Console
 
 from operad.cli.follow import say
 from operad.cli.interruptible import signals_heard
+from operad.cli.process import put
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
-from operad.runtime.values.text import put
 
 
 def postgres(

@@ -9,7 +9,9 @@ import gc
 import io
 import os
 import sys
-from typing import Any
+from typing import Any, TextIO
+
+from operad.runtime.values.text import harmless
 
 # Number of new objects after which Python collects garbage, during and after imports. Objects that imports create are
 # not garbage: collections after each 700 objects took a seventh of the start, and after each 50,000 still a fifteenth.
@@ -94,3 +96,9 @@ def imports_done() -> None:
     if gc.get_threshold()[0] == _IMPORT_THRESHOLD:  # unchanged in other programs that import a command
         gc.freeze()
         gc.set_threshold(_THRESHOLD)
+
+
+def put(text: str, to: TextIO | None = None) -> None:
+    """Print text of models or files to stdout or another stream; for a terminal, control characters are escaped."""
+    stream = to or sys.stdout
+    print(harmless(text) if stream.isatty() else text, file=stream)

@@ -29,7 +29,7 @@ from operad.cli.options import (
     named_values,
     refuse_repeated,
 )
-from operad.cli.process import StdoutError
+from operad.cli.process import StdoutError, put
 from operad.cli.progress import RESULT
 from operad.cli.remarks import Lossy, plain_remarks, remark_lines
 from operad.cli.telemetry import Traced, listened
@@ -46,7 +46,6 @@ from operad.runtime.events.events_file import may_be_written
 from operad.runtime.values.errors import InputError, shorten
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.text import put
 
 if TYPE_CHECKING:
     from operad.flows.node_graph import NodeGraph

@@ -17,6 +17,7 @@ from operad.cli.ask import Lines, read_answers
 from operad.cli.columns import print_table
 from operad.cli.durable import Database, Kept, database_option, open_ledger, trusted
 from operad.cli.options import Answers, EventsFile, MessageAsJson, PricesFile, named_values, refuse_repeated
+from operad.cli.process import put
 from operad.cli.run import (
     RestartFrom,
     Round,
@@ -59,7 +60,7 @@ from operad.runtime.evaluation.recording import case_of
 from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, OperadError, shorten
 from operad.runtime.values.secret import hide
-from operad.runtime.values.text import printable, put
+from operad.runtime.values.text import printable
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}

@@ -15,9 +15,10 @@ from rich.table import Table as RichTable
 from rich.text import Text
 
 from operad.cli.formats import refuse_unwritable, write_file
+from operad.cli.process import put
 from operad.runtime.evaluation.tables import Table, cell_text
 from operad.runtime.values.errors import InputError, MissingExtraError
-from operad.runtime.values.text import printable, put
+from operad.runtime.values.text import printable
 
 SUFFIXES = (".png", ".svg")
 _WIDEST = 160

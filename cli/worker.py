@@ -18,6 +18,7 @@ from operad.cli.columns import print_table
 from operad.cli.durable import Database, Files, open_ledger
 from operad.cli.follow import say
 from operad.cli.options import BaseUrl, ModelName, PricesFile, ServedFiles, ServicesFile
+from operad.cli.process import put
 from operad.cli.remarks import Lossy
 from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
@@ -30,7 +31,6 @@ from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.worker import MOST_COUNTED, Worker
 from operad.runtime.observe.metrics import Metrics, serve
 from operad.runtime.values.errors import InputError, describe
-from operad.runtime.values.text import put
 
 if TYPE_CHECKING:
     from sqlalchemy import URL

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import re
-import sys
 from collections.abc import Mapping, Sequence
-from typing import Any, TextIO, cast
+from typing import Any, cast
 
 BACKTICKS = re.compile(r"`{3,}")
 """Fences in a text."""
@@ -66,9 +65,3 @@ def printable(text: str) -> str:
 def harmless(text: str) -> str:
     """Return the text with control characters, except line breaks and tabs, escaped as in JSON."""
     return _CONTROLS.sub(lambda control: f"\\u{ord(control[0]):04x}", text.replace("\r\n", "\n"))
-
-
-def put(text: str, to: TextIO | None = None) -> None:
-    """Print text of models or files to stdout or another stream; for a terminal, control characters are escaped."""
-    stream = to or sys.stdout
-    print(harmless(text) if stream.isatty() else text, file=stream)

@@ -9,7 +9,7 @@ from operad.evaluators.score_evaluator import ScoreEvaluator
 from operad.runtime.values.errors import InvalidError
 
 SCORES = {
-    "worf_evaluator.WorFEvaluator": {
+    "worfbench.worf_evaluator.WorFEvaluator": {
         "gold": "Node:\n1: a\nEdge: (START,1) (1,END)\n",
         "similarity": "exact",
         "beta": 0.5,
@@ -21,7 +21,7 @@ SCORES = {
 
 def configured(folder, name, params):
     path = folder / "expert.yaml"
-    judge = {"name": "judge", "instruction": "Measure.", "class": f"operad.evaluators.{name}", "params": params}
+    judge = {"name": "judge", "instruction": "Measure.", "class": f"operad.integrations.{name}", "params": params}
     workflow = [[{"name": "writer", "instruction": "Write a workflow."}]]
     experts = [{"profile": {"name": "Writer"}, "workflow": workflow, "evaluator": judge}]
     path.write_text(json.dumps({"app": {"name": "Writer"}, "experts": experts}), encoding="utf-8")
@@ -40,7 +40,7 @@ def test_a_score_is_an_evaluator_in_yaml(tmp_path, name):
 
 def test_object_info_is_a_file(tmp_path, shared_data):
     params = {"object_info": str(shared_data / "comfyui/object_info.json")}
-    assert configured(tmp_path, "comfyflow.evaluator.ComfyFlowEvaluator", params).expert()
+    assert configured(tmp_path, "comfyui.comfyflow.evaluator.ComfyFlowEvaluator", params).expert()
 
 
 def test_a_round_of_the_dataset_is_named(tmp_path, shared_data):
@@ -52,20 +52,36 @@ def test_a_round_of_the_dataset_is_named(tmp_path, shared_data):
 @pytest.mark.parametrize(
     ("name", "params", "said"),
     [
-        ("worf_evaluator.WorFEvaluator", {"gold": "nowhere.txt"}, "nowhere.txt"),
-        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "similarity": "exakt"}, "did you mean 'exact'"),
-        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "threshold": 80}, "from 0 to 1, not 80"),
-        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "threshold": "high"}, "0 to 1, not 'high'"),
-        ("worf_evaluator.WorFEvaluator", {"gold": "Node:\n1: a\nEdge:", "beta": "high"}, "at most 1, not 'high'"),
+        ("worfbench.worf_evaluator.WorFEvaluator", {"gold": "nowhere.txt"}, "nowhere.txt"),
         (
-            "worf_evaluator.WorFEvaluator",
+            "worfbench.worf_evaluator.WorFEvaluator",
+            {"gold": "Node:\n1: a\nEdge:", "similarity": "exakt"},
+            "did you mean 'exact'",
+        ),
+        (
+            "worfbench.worf_evaluator.WorFEvaluator",
+            {"gold": "Node:\n1: a\nEdge:", "threshold": 80},
+            "from 0 to 1, not 80",
+        ),
+        (
+            "worfbench.worf_evaluator.WorFEvaluator",
+            {"gold": "Node:\n1: a\nEdge:", "threshold": "high"},
+            "0 to 1, not 'high'",
+        ),
+        (
+            "worfbench.worf_evaluator.WorFEvaluator",
+            {"gold": "Node:\n1: a\nEdge:", "beta": "high"},
+            "at most 1, not 'high'",
+        ),
+        (
+            "worfbench.worf_evaluator.WorFEvaluator",
             {"gold": "Node:", "treshold": 1},
             "did you mean 'threshold'?); it has: config, gold",
         ),
         ("chat2workflow.pass_evaluator.PassEvaluator", {"key": {"input": ["a"]}}, "write {inputs"),
         ("chat2workflow.pass_evaluator.PassEvaluator", {"key": {"dataset": ".", "task": "X"}}, "write {dataset"),
         ("chat2workflow.resolve_evaluator.ResolveEvaluator", {"subtask": {}}, "write {dataset"),
-        ("comfyflow.evaluator.ComfyFlowEvaluator", {"object_info": "nowhere.json"}, "nowhere.json"),
+        ("comfyui.comfyflow.evaluator.ComfyFlowEvaluator", {"object_info": "nowhere.json"}, "nowhere.json"),
     ],
 )
 def test_what_is_wrong_is_a_fault_of_the_file(tmp_path, name, params, said):

@@ -15,7 +15,7 @@ from operad.flows.formats.chat2workflow import issues_of, load, parent_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime import InvalidError
-from operad.runtime.values import errors, hints
+from operad.runtime.values import base_errors, hints
 
 START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
 TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})
@@ -867,7 +867,7 @@ def test_the_types_of_the_format_are_twenty():
 
 def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkeypatch):
     compared = []
-    monkeypatch.setattr(errors, "near_name", lambda name, known: compared.append(len(list(known))) or "")
+    monkeypatch.setattr(base_errors, "near_name", lambda name, known: compared.append(len(list(known))) or "")
     count = 2_000
     nodes = [
         NodeSpec(f"n{number}", "llm", {"system": "", "user": f"{{{{#m{number}.text#}}}}"}) for number in range(count)

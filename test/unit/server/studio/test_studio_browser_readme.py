@@ -22,14 +22,14 @@ RELEASE = {
 MADE = """\
 app: {name: experts}
 operators:
-  - name: "points"
-    instruction: "List what is new."
+  - name: points
+    instruction: List what is new.
   - name: note
-    instruction: "Write a release note."
+    instruction: Write a release note.
   - name: title
-    instruction: "Write a title."
+    instruction: Write a title.
   - name: judge
-    instruction: "The note has three sentences."
+    instruction: The note has three sentences.
 experts:
   - profile: {name: Expert}
     workflow:
