@@ -40,7 +40,7 @@ from operad.configs.schema import (
 )
 from operad.configs.services import Toolbox, make_outside, make_services, open_insights, open_library, unknown_workflow
 from operad.evaluators import Evaluator
-from operad.flows.reads import Outputs, Reads
+from operad.flows.read_variables import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, Services, VariableType
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.lines import add_line, read_lines
+from operad.runtime.values.result_lines import add_line, read_lines
 
 T = TypeVar("T")
 

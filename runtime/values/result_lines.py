@@ -1,4 +1,4 @@
-"""Files of results in JSON lines, which keep finished work."""
+"""Files of finished results in JSON lines, which a later run reads to go on."""
 
 from __future__ import annotations
 
