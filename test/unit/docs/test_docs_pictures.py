@@ -35,5 +35,5 @@ def test_a_picture_can_be_drawn_and_shows_what_its_boxes_say(code: str) -> None:
     assert [words for words in map("".join, boxes) if together(words) not in shown] == []
 
 
-def test_the_concepts_show_a_job_a_round_the_statuses_the_events_and_the_layers() -> None:
-    assert [str(picture.id).split(":")[0] for picture in PICTURES].count("concepts.md") == 5
+def test_the_concepts_show_a_job_a_round_the_statuses_and_the_events() -> None:
+    assert [str(picture.id).split(":")[0] for picture in PICTURES].count("concepts.md") == 4
