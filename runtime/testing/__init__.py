@@ -2,8 +2,8 @@
 
 `ScriptedReasoner` replaces the reasoner and the model. `ScriptedModel` is an HTTP server on this machine that speaks
 OpenAI's chat-completions and responses protocols, so that a test uses the real client, its errors and the real reasoners. Both
-raise an error if a test asks for more or fewer answers than its script has. `FakeComfyUI` is a ComfyUI server whose
-runs produce given files. `run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
+raise an error if a test asks for more or fewer answers than its script has.
+`run_on_fake_clock` runs a coroutine on an event loop on which waiting takes no time.
 """
 
 from operad.runtime.testing.dialects import DIALECTS, Dialect
