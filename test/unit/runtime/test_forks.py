@@ -19,6 +19,8 @@ import faulthandler, os, sys, threading, traceback
 from operad import *
 from operad import operator
 
+sys.stdout.reconfigure(line_buffering=True, write_through=False)  # a line in one piece: children share the pipe
+
 def forked(*works):
     "Call functions in children, and end with them; a child that hangs ends with its stacks."
     children = []
