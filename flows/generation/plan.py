@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, NamedTuple, cast, get_args
 
@@ -30,6 +30,9 @@ _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
 _NUMBERS: Schema = {"type": "array", "items": {"type": "integer"}}
 _OBJECT: Schema = {"type": "object"}
+
+_SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved", "samples"), _OBJECT)
+"""What a plan says beside its nodes, as objects; the rules of the prompt describe them."""
 
 
 class After(NamedTuple):
@@ -100,8 +103,12 @@ class Plan:
         nodes: Nodes to keep, update or add.
         drop: Ids of the nodes to remove.
         reasoning: Reasons of the plan.
-        notes: Notes for the user on assumptions and on requests that cannot be met.
+        notes: Notes for the user on assumptions and contradictions.
         outdated: Numbers, from 1, of earlier notes that no longer hold.
+        left_out: What the request asks for and the workflow does not do, each with the reason.
+        neither: Names of the request that are neither inputs nor outputs, each with what it is.
+        unapproved: Ids of nodes that write elsewhere without asking a person, each with the reason.
+        samples: Ids of nodes that ask another system, each with a sample of its answer.
     """
 
     nodes: tuple[PlannedNode, ...] = ()
@@ -109,6 +116,10 @@ class Plan:
     reasoning: str = ""
     notes: tuple[str, ...] = ()
     outdated: tuple[int, ...] = ()
+    left_out: Mapping[str, str] = field(default_factory=dict[str, str])
+    neither: Mapping[str, str] = field(default_factory=dict[str, str])
+    unapproved: Mapping[str, str] = field(default_factory=dict[str, str])
+    samples: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @property
     def to_write(self) -> list[str]:
@@ -146,6 +157,7 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
         "nodes": {"type": "array", "items": object_schema(node, required)},
         "drop": {"type": "array", "items": drop_id},
         "notes": _TEXTS,
+        **_SAID,
         **({"outdated": _NUMBERS} if noted else {}),
     }
     return object_schema(properties, ["reasoning", "nodes"])
@@ -168,6 +180,7 @@ def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
             "nodes": _list_schema(node, ["id"] if there else ["id", "type", "after"]),
             "drop": _TEXTS,
             "notes": _TEXTS,
+            **_SAID,
             **({"outdated": _NUMBERS} if noted else {}),
         },
         "required": ["reasoning", "nodes"],
@@ -208,7 +221,16 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
         reasoning=str(answer.get("reasoning", "")),
         notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
         outdated=tuple(int(number) for number in answer.get("outdated", [])),
+        left_out=_reasons(answer.get("left_out")),
+        neither=_reasons(answer.get("neither")),
+        unapproved=_reasons(answer.get("unapproved")),
+        samples=fields_of(answer.get("samples")),
     )
+
+
+def _reasons(value: Any) -> Mapping[str, str]:
+    """Return the reasons of an object, each in one line."""
+    return {str(key).strip(): " ".join(str(reason).split()) for key, reason in fields_of(value).items()}
 
 
 def _named_ports(node: Mapping[str, Any]) -> Mapping[str, int]:
