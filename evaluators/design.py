@@ -25,7 +25,6 @@ from operad.flows.generation.prompts import MOST_FINDINGS, shown, to_judge
 from operad.flows.generation.stage import OFFER, REVIEW, request_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import repair_graph
-from operad.flows.repair.hints import hints_on
 from operad.operators import OperatorConfig
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits
@@ -222,7 +221,7 @@ ORDER = "[order]"
 class DesignEvaluator(Evaluator):
     """Judges the workflow in an operator's outputs, stage by stage, as long as nothing is found.
 
-    The stages are the full static check with the names that the instructions seem to state, a dry run with made-up
+    The stages are the full static check, a dry run with made-up
     answers, and a review by the reasoner. The findings become the lesson of the operator that wrote the workflow. A
     finding that this operator contests becomes a warning, unless it comes from the static check. If all findings were
     reported before, or there is no workflow, the verdict is JOB_TOO_COMPLICATED_ERROR, as further rounds would change
@@ -257,18 +256,17 @@ class DesignEvaluator(Evaluator):
 
     async def _assess(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Assessment:
         """Return the findings of the first stage that has any."""
-        base, rounds, *_ = request_of(call.job)
+        base, *_ = request_of(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
-        known_issues = set(repair_graph(base, rules=()).lessons) if base.nodes else set[str]()
-        issues = [lesson for lesson in repair_graph(graph, rules=()).lessons if lesson not in known_issues]
+        known_issues = set(repair_graph(base, rules={}).lessons) if base.nodes else set[str]()
+        issues = [lesson for lesson in repair_graph(graph, rules={}).lessons if lesson not in known_issues]
         # nodes of an existing workflow that are out of order in its file stay there
         if any(lesson.startswith(ORDER) for lesson in known_issues):
             issues = [issue for issue in issues if not issue.startswith(ORDER)]
         offer = _offer(call.job)
         known_issues |= set(offer.faults(base))
         issues += [fault for fault in offer.faults(graph) if fault not in known_issues]
-        issues += hints_on(rounds, graph, base)
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds)
@@ -302,7 +300,7 @@ class DesignEvaluator(Evaluator):
         outdated: Collection[int],
     ) -> _Review:
         """Return the findings of the reasoner, its notes for the user, and the notes that it found wrong."""
-        base, rounds, _, earlier_notes, titles = request_of(call.job)
+        base, rounds, earlier_notes, titles = request_of(call.job)
         shown_notes = [*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes]
         parts = to_judge(
             graph,

@@ -36,13 +36,13 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import GENERATED, MendWorkflow
+from operad.flows.generation.mending import MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
 from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import RULES, Repaired, repair
+from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
@@ -124,13 +124,13 @@ class PlanWorkflow(Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the model for a plan; if the plan has faults, ask again with the faults as a lesson."""
-        base, rounds, contract, notes, titles = request_of(call.job)
+        base, rounds, notes, titles = request_of(call.job)
         offer = self._offer(call.job, base)
         example = _job_example_part(call.job)
         one_call = (
             prompts.to_draft(base, rounds, offer, example, notes, titles) if keeps_to_schemas(call.reasoner) else None
         )
-        plan_only = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+        plan_only = prompts.to_plan(base, rounds, offer, notes, titles)
         failure, prompt_sizes = "", dict[str, int]()
         for parts in filter(None, (one_call, plan_only)):
             noted = bool(base.nodes and notes)
@@ -198,7 +198,7 @@ class BuildWorkflow(Stage):
             outputs = call.messages[-1].outputs if call.messages else {}
             failure = str(outputs.get("failure") or "there is no plan")
             return self._message(call.job, failure, failure=failure)
-        base, rounds, contract, *_ = request_of(call.job)
+        base, rounds, *_ = request_of(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
         plan = read_plan(answer)
@@ -214,7 +214,6 @@ class BuildWorkflow(Stage):
             parts = prompts.to_build(
                 plan,
                 base,
-                contract,
                 offer,
                 variables,
                 _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
@@ -321,10 +320,6 @@ async def _ask_params(
         raise AnswerError(str(unfit)) from None
 
 
-FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
-"""Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
-
-
 _PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
 
 
@@ -338,7 +333,8 @@ def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
         AnswerError: The answer is neither.
     """
     if "<workflow>" in answer:
-        repaired = repair(answer, rules=FORM_RULES)
+        # rules on the workflow are left to `MendWorkflow`, which does not change kept nodes
+        repaired = repair(answer, FORMAT._replace(graph={}))
         if repaired.graph is None:
             raise AnswerError(
                 f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"
