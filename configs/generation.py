@@ -88,9 +88,9 @@ class Design:
         return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
 
     @property
-    def untaken(self) -> list[str]:
-        """Branches that no dry run took, each with the reason."""
-        return [str(branch) for branch in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
+    def not_tried(self) -> list[str]:
+        """Branches and nodes that no dry run tried, each with the reason."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
 
     @property
     def unread(self) -> list[str]:

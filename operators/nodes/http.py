@@ -128,6 +128,11 @@ class _Request(NodeOperator[ParamsT]):
         """Return the types of the outputs."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
+    @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """Outputs with the content of the response."""
+        return ("body", "headers", "files")
+
     def _url(self, declared: Selector | Text, call: NodeCall | Filling) -> str:
         """Return the URL from a variable or a text.
 

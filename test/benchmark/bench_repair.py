@@ -20,7 +20,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from operad.evaluators.design import dry_run
+from operad.evaluators.dry_run import dry_run
 from operad.flows.formats.chat2workflow import load
 from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
 from operad.integrations.chat2workflow.scores import (
