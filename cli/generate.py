@@ -382,7 +382,7 @@ def _as_json(
         "warnings": design.warnings,
         "repairs": list(design.repairs),
         "not_tried": design.not_tried,
-        "samples": dict(design.graph.samples),
+        "samples": dict(design.samples),
         "unread": design.unread if design.made else [],
         "changes": design.changes.as_dict(),
         "format": wanted.name,

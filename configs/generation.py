@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -91,6 +91,11 @@ class Design:
     def not_tried(self) -> list[str]:
         """Branches and nodes that no dry run tried, each with the reason."""
         return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
+
+    @property
+    def samples(self) -> Mapping[str, Any]:
+        """Samples of what other systems answer to nodes, by node id, with which dry runs try the workflow."""
+        return self.graph.samples
 
     @property
     def unread(self) -> list[str]:

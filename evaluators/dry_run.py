@@ -82,7 +82,7 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
         return DryRun(tuple(first.issues), first.skipped_reason, tuple(first.unknown.values()))
     issues: dict[tuple[str, str], Issue] = {}
     not_taken: list[str] = []
-    unknown = first.unknown
+    unknown = {**runs.unused_samples, **first.unknown}
     taken, runs_left = set(first.ports), MOST_RUNS - 1
     for branch in branches_of(graph):
         if (branch.node, branch.name) in taken:
@@ -151,6 +151,16 @@ class _Runs:
         self._limit = seconds
         self._deadline = monotonic() + seconds
         self._unknown = UnknownValues(graph)
+
+    @property
+    def unused_samples(self) -> dict[str, str]:
+        """Messages about samples of answers that no node gets, by node id."""
+        nodes = self._graph.by_id
+        return {
+            node: f"the sample for node {node}: {'it asks no other system' if node in nodes else 'there is no such node'}"
+            for node in self._graph.samples
+            if node not in self._unknown.asking and not (node in nodes and nodes[node].type == "agent")
+        }
 
     async def for_branch(self, branch: Branch, tries: Sequence[MadeUpValues]) -> _RunResult:
         """Run with one set of made-up values after another until a run takes a branch; return the last run."""

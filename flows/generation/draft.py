@@ -158,8 +158,9 @@ def drafted_graph(
     new = [_drafted_node(node, params, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
     graph = NodeGraph([*kept, *_missing_starts([*kept, *new]), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
-    drafted = with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
-    return edges_in_order(base, drafted)
+    samples = {**base.samples, **plan.samples}
+    drafted = NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra, samples=samples)
+    return edges_in_order(base, with_data_edges(drafted, types))
 
 
 def grouped(graph: NodeGraph) -> NodeGraph:
@@ -196,7 +197,8 @@ def restore_kept_nodes(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGra
     nodes = [*(kept.get(spec.id, spec) for spec in graph.nodes), *left_out]
     ids, lost = {spec.id for spec in nodes}, {spec.id for spec in left_out}
     edges = [edge for edge in base.edges if {edge.source, edge.target} <= ids and {edge.source, edge.target} & lost]
-    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra)
+    samples = {**base.samples, **plan.samples}
+    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra, samples=samples)
 
 
 def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
