@@ -90,22 +90,23 @@ class DesignEvaluator(Evaluator):
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds)
+        not_tried = [*dry.not_tried, *([dry.skipped_reason] if dry.skipped_reason else [])]
         run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
         if remaining := _uncontested(run_issues, contested):
-            return _Assessment(2, remaining, notes, dry.not_tried)
+            return _Assessment(2, remaining, notes, not_tried)
         asked_before, dropped = _texts(judged, "asked"), _texts(judged, "dropped_notes")
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
-            return _Assessment(4, [], notes, dry.not_tried)
+            return _Assessment(4, [], notes, not_tried)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
             # the workflow is unchanged, so a new review would find the same
             remaining = _uncontested(asked_before, contested)
         else:
             outdated = read_plan(plan).outdated if (plan := fields_of(judged.outputs.get("plan"))) else ()
-            review = await self._review(call, graph, notes, contested, outdated)
+            review = await self._review(call, graph, notes, contested, outdated, not_tried)
             dropped = review.dropped_notes
             notes = [note for note in dict.fromkeys([*notes, *review.notes]) if note not in dropped]
             remaining = _uncontested(review.findings, contested)
-        return _Assessment(3 if remaining else 4, remaining, notes, dry.not_tried, dropped)
+        return _Assessment(3 if remaining else 4, remaining, notes, not_tried, dropped)
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
@@ -118,6 +119,7 @@ class DesignEvaluator(Evaluator):
         notes: Sequence[str],
         contested: Sequence[tuple[str, str]],
         outdated: Collection[int],
+        not_tried: Sequence[str],
     ) -> _Review:
         """Return the findings of the reasoner, its notes for the user, and the notes that it found wrong."""
         base, rounds, _, earlier_notes, titles = request_of(call.job)
@@ -131,6 +133,7 @@ class DesignEvaluator(Evaluator):
             notes=shown_notes,
             titles=titles,
             contested=[f"{finding}: {reason}" for finding, reason in contested],
+            not_tried=not_tried,
         )
         form = _form(graph, has_notes=bool(shown_notes))
         task = Task(

@@ -78,7 +78,7 @@ def test_a_later_change_is_tried_with_the_samples_of_the_file(design):
 def test_the_reviewer_is_told_what_was_not_tried_and_which_samples_were_used(design):
     content = {"evaluation": "right", "findings": []}
     _, prompts = design(plan(), content, review=True)
-    assert "## Not tried in the dry run" in prompts[1]
+    assert "Not tried in the dry run" in prompts[1]
     assert "node 3 (code): it reads what node 2 is answered, which is unknown" in prompts[1]
     _, prompts = design(plan(samples={"2": SAMPLE}), content, review=True)
     assert "Not tried" not in prompts[1]
