@@ -1,15 +1,24 @@
 """Designs that ask other systems: samples of the answers, what was not tried, and answers with an error."""
 
+import asyncio
 import json
+from dataclasses import replace
 
 import pytest
 
 from operad.configs.generation import Designer
 from operad.evaluators.dry_run import DryRun, dry_run
+from operad.flows.assemble import assemble
 from operad.flows.edit.batch import apply, read_operations
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
-from operad.runtime.testing import Say, ScriptedModel
+from operad.flows.node_graph import NodeGraph
+from operad.operators import Services
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.web.fetch import Fetched
+from operad.runtime import Job
+from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.errors import OperatorError
 
 ASKED = "The user gives a city (variable city). Ask the weather API for it; output the temperature (variable temp)."
 SAMPLE = {"current": {"temp": 21}}
@@ -96,3 +105,55 @@ def test_a_format_without_a_place_for_samples_says_so(design, name):
     made, _ = design(plan(samples={"2": SAMPLE}))
     messages = [issue.message for issue in FORMATS[name].losses(made.graph) if issue.code == "note"]
     assert "the samples of answers, with which dry runs try it" in messages
+
+
+# Answers with an error
+
+
+async def status_404(url, sent, guard):
+    return Fetched(404, url, {"content-type": "application/json"}, b'{"current": {"temp": 0}}')
+
+
+async def ran(graph):
+    """Run a workflow whose requests get the status 404."""
+    workflow = assemble(graph, NODE_TYPES, services=Services(send=status_404), lossy=True)
+    return await workflow.aexecute(Job("", inputs={"city": "Oslo"}), ScriptedReasoner({}))
+
+
+@pytest.mark.parametrize("name", ["operad", "dify"])
+def test_a_generated_request_fails_on_a_status_of_400_or_more_also_from_its_file(design, name):
+    made, _ = design(plan())
+    assert made.graph.by_id["2"].params["failure"] == {"then": "end"}
+    assert (made.repairs, FORMATS[name].losses(replace(made.graph, instructions=()))) == ([], [])
+    graph = FORMATS[name].load(FORMATS[name].dump(made.graph), "workflow")
+    with pytest.raises(OperatorError, match="the address answers with status 404"):
+        asyncio.run(ran(graph))
+
+
+def test_a_dify_file_has_the_request_fail_there(design):
+    made, _ = design(plan())
+    retry = b"max_retries: 0\n          retry_enabled: true"
+    assert retry in FORMATS["dify"].dump(made.graph)
+    quiet = [replace(spec, params={key: value for key, value in spec.params.items() if key != "failure"}) for spec in made.graph.nodes]  # fmt: skip
+    assert retry not in FORMATS["dify"].dump(replace(made.graph, nodes=quiet))
+
+
+def test_a_request_whose_status_is_read_or_that_says_what_a_failure_does_is_left_as_it_is(design):
+    retried = {"retries": 2, "wait": 1, "then": "end"}
+    made, _ = design(plan(failure=retried))
+    assert made.graph.by_id["2"].params["failure"] == retried
+    reads_status = plan()
+    reads_status["nodes"][3]["params"]["outputs"].append({"name": "status", "value": "2.status_code"})
+    made, _ = design(reads_status)
+    assert "failure" not in made.graph.by_id["2"].params
+    assert asyncio.run(ran(made.graph)).outputs == {"temp": 0, "status": 404}
+
+
+def test_a_change_leaves_existing_requests_as_they_are_and_new_ones_fail(design):
+    made, _ = design(plan())
+    base = NodeGraph([replace(spec, params={key: value for key, value in spec.params.items() if key != "failure"}) for spec in made.graph.nodes], made.graph.edges)  # fmt: skip
+    new = node("5", "request", ["3"], url="https://log.example/{{#3.temp#}}", method="post")
+    end = {"id": "4", "after": ["5"]}
+    changed, _ = design({"reasoning": "", "nodes": [new, end]}, base=base)
+    assert (changed.accepted, changed.graph.by_id["2"]) == (True, base.by_id["2"])
+    assert changed.graph.by_id["5"].params["failure"] == {"then": "end"}
