@@ -45,11 +45,11 @@ def plan(*, code=READS, failure=None, samples=None):
 def design():
     """Designs with scripted answers: the design, and the prompts."""
 
-    def made(*answers, base=None, review=False):
+    def made(*answers, base=None, review=False, asked=ASKED):
         with ScriptedModel([Say(json.dumps(answer)) for answer in answers]) as scripted:
             designer = Designer(scripted.model, review=review)
-            done = designer.design(ASKED, base) if base else designer.design(ASKED)
-            prompts = ["\n".join(str(said["content"]) for said in asked["messages"]) for asked in scripted.requests]
+            done = designer.design(asked, base) if base else designer.design(asked)
+            prompts = ["\n".join(str(said["content"]) for said in each["messages"]) for each in scripted.requests]
         return done, prompts
 
     return made
@@ -157,3 +157,20 @@ def test_a_change_leaves_existing_requests_as_they_are_and_new_ones_fail(design)
     changed, _ = design({"reasoning": "", "nodes": [new, end]}, base=base)
     assert (changed.accepted, changed.graph.by_id["2"]) == (True, base.by_id["2"])
     assert changed.graph.by_id["5"].params["failure"] == {"then": "end"}
+
+
+def test_a_part_that_files_do_not_have_is_a_finding_with_those_that_they_have(design):
+    variable = {"name": "doc", "value": "1.doc"}
+    wrong = {"variables": [variable], "template": "# {{ doc.file_name }} {{ doc.title }}"}
+    nodes = [
+        node("1", "start", [], variables=[{"name": "doc", "type": "file"}]),
+        node("2", "template-transform", ["1"], **wrong),
+        node("3", "end", ["2"], outputs=[{"name": "heading", "value": "2.output"}]),
+    ]
+    set_template = {"op": "set", "node": "2", "path": "template", "value": "# {{ doc.name }}"}
+    asked = "The user gives a document (variable doc). Output a heading (variable heading)."
+    answers = {"reasoning": "", "nodes": nodes}, {"reasoning": "", "operations": [set_template]}
+    made, prompts = design(*answers, asked=asked)
+    assert made.accepted
+    assert "[file-part] 2: template: line 1: 'doc' is a file, which has no 'title'; it has: type, name" in prompts[1]
+    assert "has no 'file_name' (did you mean 'filename'?)" in prompts[1]
