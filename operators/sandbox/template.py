@@ -209,7 +209,7 @@ def template_parts_read(template: str) -> list[PartRead]:
 
 
 def _with_inner(node: nodes.Node, kind: type[nodes.Node]) -> Iterator[nodes.Node]:
-    """Yield a node and the nodes of a kind inside it."""
+    """Yield a node and the nodes of one type inside it."""
     yield node
     yield from node.find_all(kind)
 
