@@ -106,9 +106,14 @@ class Design:
         return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
 
     @property
-    def untaken(self) -> list[str]:
-        """Branches that no dry run took, each with the reason."""
-        return [str(branch) for branch in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
+    def not_tried(self) -> list[str]:
+        """Branches and nodes that no dry run tried, each with the reason."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
+
+    @property
+    def samples(self) -> Mapping[str, Any]:
+        """Samples of what other systems answer to nodes, by node id, with which dry runs try the workflow."""
+        return self.graph.samples
 
     @property
     def unread(self) -> list[str]:

@@ -18,7 +18,7 @@ from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
 from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object
-from operad.flows.generation.draft import grouped
+from operad.flows.generation.draft import grouped, with_failing_requests
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.plan import parsed, read_plan
@@ -354,12 +354,14 @@ def _best_draft(verdict: WorkflowMessage) -> JsonValue:
 def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     """Repair a workflow by rules, without changes of other nodes than allowed, and put nodes after their containers.
 
+    New requests end a run on a status of 400 or more, unless a node reads the status.
+
     Args:
         graph: The workflow.
         base: The workflow before the change.
         allowed: Ids of the nodes that may be changed; None for all.
     """
-    mended = _repaired(graph, base, allowed)
+    mended = _repaired(with_failing_requests(graph, base), base, allowed)
     assert mended.graph is not None  # noqa: S101 - a graph was given
     ordered = grouped(mended.graph) if grouped(base) is base else mended.graph
     as_good = ordered == mended.graph or State(ordered).standing == State(mended.graph).standing

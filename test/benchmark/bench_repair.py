@@ -23,7 +23,7 @@ from typing import Any, NamedTuple
 
 from aligned import align, read_contract
 
-from operad.evaluators.design import dry_run
+from operad.evaluators.dry_run import dry_run
 from operad.flows.formats.chat2workflow import load
 from operad.flows.repair import FORMAT, PAPER, Repaired, repair
 from operad.integrations.chat2workflow.scores import (
