@@ -39,7 +39,7 @@ from operad.integrations.chat2workflow.scores import (
 )
 
 AIMS: Mapping[str, Mapping[str, float]] = {
-    "raw": {"passed": 0.448},
+    "raw": {"passed": 0.447},
     "paper's four": {"passed": 0.523},
     "format": {"passed": 0.662, "sound": 0.829, "ended of the sound": 0.91},
     "aligned": {"passed": 0.768, "sound of the passed": 0.94, "ended of the sound": 0.91},
