@@ -182,7 +182,7 @@ class Designer:
             inputs |= {TITLES: dict[str, JsonValue](named)} if (named := _titles(base)) else {}
         if self._store and (example := nearest_example(self._store, goal)):
             inputs[EXAMPLE] = {
-                "says": _without_keys(example.instructions),
+                "says": name_keys(example.instructions).text,
                 "workflow": whole(example.graph, NODE_TYPES),
             }
         return Job(goal=goal, inputs=inputs)

@@ -21,7 +21,7 @@ from operad.flows.generation.draft import grouped
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.plan import read_plan
-from operad.flows.generation.safeguards import with_named_keys
+from operad.flows.generation.safeguards import with_approvals, with_named_keys
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.repair import PROFILES, Repaired, repair_graph
@@ -223,13 +223,15 @@ class MendWorkflow(Stage):
             extra["best"] = _best_draft(newest_message)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
         mended, keys = with_named_keys(repaired.graph, base)
+        offer = self._offer(call.job, mended)
+        mended, safeguards = with_approvals(mended, base, read_plan(plan).unapproved, offer)
         return self._message(
             call.job,
-            prompts.skeleton(mended, self._offer(call.job, mended).types),
+            prompts.skeleton(mended, offer.types),
             workflow=to_json(mended),
             drafted=drafted_as,
             plan=plan,
-            notes=noted.outputs.get("notes", []),
+            notes=list(dict.fromkeys([*texts_in(noted.outputs.get("notes")), *safeguards])),
             dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
             repairs=[*repairs, *keys],
