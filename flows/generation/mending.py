@@ -22,6 +22,7 @@ from operad.flows.generation.draft import grouped, with_failing_requests
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.plan import parsed, read_plan
+from operad.flows.generation.safeguards import with_approvals, with_named_keys
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import FORMAT, Repaired, repair_graph
@@ -225,16 +226,19 @@ class MendWorkflow(Stage):
             )
             extra["best"] = _best_draft(newest_message)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
+        mended, keys = with_named_keys(repaired.graph, base)
+        offer = self._offer(call.job, mended)
+        mended, safeguards = with_approvals(mended, base, read_plan(plan).unapproved, offer)
         return self._message(
             call.job,
-            prompts.skeleton(repaired.graph, self._offer(call.job, repaired.graph).types),
-            workflow=to_json(repaired.graph),
+            prompts.skeleton(mended, offer.types),
+            workflow=to_json(mended),
             drafted=drafted_as,
             plan=plan,
-            notes=noted.outputs.get("notes", []),
+            notes=list(dict.fromkeys([*texts_in(noted.outputs.get("notes")), *safeguards])),
             dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
-            repairs=repairs,
+            repairs=[*repairs, *keys],
             **extra,
         )
 
