@@ -76,7 +76,7 @@ class DesignEvaluator(Evaluator):
 
     async def _assess(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Assessment:
         """Return the findings of the first stage that has any."""
-        base, rounds, *_ = request_of(call.job)
+        base, *_ = request_of(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
         known_issues = set(repair_graph(base, rules={}).lessons) if base.nodes else set[str]()
