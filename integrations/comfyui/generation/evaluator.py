@@ -45,7 +45,7 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     ) -> WorkflowMessage:
         """Return the verdict on a design that reached a stage, with its score from 0 to 10."""
         score = 4.0 * stage + 2 / (1 + len(found)) if stage else 0.0
-        verdict = verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame)
+        verdict = verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame, None if stage else True)
         said = {key: judged.outputs[key] for key in ("notes", "left_out") if key in judged.outputs}
         left_out = said.get("left_out") and not found
         status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if left_out else verdict.status
