@@ -17,14 +17,16 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
 from operad.flows.check import NodeType
 from operad.flows.formats.chat2workflow import load
 from operad.flows.formats.json_text import read_json
+from operad.flows.formats.shapes import fields_of
 from operad.flows.generation import prompts
+from operad.flows.generation.asking import so_far, to_ask, with_questions
 from operad.flows.generation.draft import (
     GIVEN_BY_PLAN,
     apply_replacements,
@@ -40,7 +42,17 @@ from operad.flows.generation.mending import GENERATED, MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
-from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
+from operad.flows.generation.stage import (
+    AGREED,
+    ASKS,
+    EXAMPLE,
+    MAX_TRIES,
+    SEEN,
+    Stage,
+    keeps_to_schemas,
+    request_of,
+    task_of,
+)
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -113,10 +125,14 @@ __all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
 class PlanWorkflow(Stage):
     """Plans the nodes of a workflow, with their parameters if all that this needs fits one prompt.
 
+    A job that asks for the plan alone gets one without parameters, with questions to the person who asked. A plan that
+    this person agreed to is passed on as it is.
+
     Outputs:
         plan: The plan, as JSON of its schema; absent if planning failed.
         notes: Notes of the plan on assumptions and on requests that cannot be met.
         prompt: Estimated tokens of each part of the prompt.
+        to_build: Estimated tokens of the prompt for the parameters, if the job asks for the plan alone.
         failure: Reason why there is no plan.
     """
 
@@ -126,11 +142,20 @@ class PlanWorkflow(Stage):
         """Ask the model for a plan; if the plan has faults, ask again with the faults as a lesson."""
         base, rounds, contract, notes, titles = request_of(call.job)
         offer = self._offer(call.job, base)
+        asks, seen = call.job.inputs.get(ASKS) is True, fields_of(call.job.inputs.get(SEEN))
+        if call.job.inputs.get(AGREED) is True:
+            faults = faults_of(read_plan(seen), base, offer.types)
+            failure = "\n".join(["the plan does not fit the workflow:", *(f"- {fault}" for fault in faults)])
+            return self._message(call.job, failure, failure=failure) if faults else self._planned(call.job, seen, {})
         example = _job_example_part(call.job)
         one_call = (
-            prompts.to_draft(base, rounds, offer, example, notes, titles) if keeps_to_schemas(call.reasoner) else None
+            prompts.to_draft(base, rounds, offer, example, notes, titles)
+            if keeps_to_schemas(call.reasoner) and not asks
+            else None
         )
         plan_only = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+        if asks:
+            plan_only = to_ask(plan_only)
         failure, prompt_sizes = "", dict[str, int]()
         for parts in filter(None, (one_call, plan_only)):
             noted = bool(base.nodes and notes)
@@ -139,18 +164,32 @@ class PlanWorkflow(Stage):
                 if parts is one_call
                 else plan_schema(offer.types, list(base.by_id), noted=noted)
             )
+            if asks:
+                schema = with_questions(schema)
+            parts = [*parts, *([so_far(seen)] if seen else ())]
             prompt_sizes = prompts.sizes(parts, schema)
             answer, failure, unreadable = await self._ask_plan(
                 call, parts, AnswerSchema.unchecked(schema), base, offer.types
             )
             if answer is not None:
-                plan = read_plan(answer)
-                return self._message(
-                    call.job, prompts.planned(plan), plan=answer, notes=list(plan.notes), prompt=prompt_sizes
-                )
+                to_build = {"to_build": sum(_to_build(call.job, answer, offer).sizes.values())} if asks else {}
+                return self._planned(call.job, answer, prompt_sizes, **to_build)
             if not unreadable:
                 break
         return self._message(call.job, failure, failure=failure, prompt=prompt_sizes)
+
+    def _planned(
+        self, job: Job, answer: Mapping[str, Any], prompt_sizes: Mapping[str, int], **outputs: int
+    ) -> WorkflowMessage:
+        plan = read_plan(answer)
+        return self._message(
+            job,
+            prompts.planned(plan),
+            plan=dict(answer),
+            notes=list(plan.notes),
+            prompt=dict(prompt_sizes),
+            **outputs,
+        )
 
     async def _ask_plan(
         self,
@@ -198,31 +237,10 @@ class BuildWorkflow(Stage):
             outputs = call.messages[-1].outputs if call.messages else {}
             failure = str(outputs.get("failure") or "there is no plan")
             return self._message(call.job, failure, failure=failure)
-        base, rounds, contract, *_ = request_of(call.job)
+        base = request_of(call.job).base
         offer = self._offer(call.job, base)
-        types = offer.types
-        plan = read_plan(answer)
-        by_id = {node.id: node for node in plan.nodes}
-        variables = variables_before(plan, base, types)
-        unwritten = [
-            node_id for node_id in plan.to_write if by_id[node_id].params is None and not by_id[node_id].replace
-        ]
-        schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
-        parts: Sequence[prompts.Part] = ()
-        if schemas:
-            kinds = list(dict.fromkeys(by_id[node_id].type for node_id in schemas))
-            parts = prompts.to_build(
-                plan,
-                base,
-                contract,
-                offer,
-                variables,
-                _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
-                kinds=variable_types(plan, base, types),
-                ids=list(schemas),
-                rounds=rounds,
-            )
-        sizes = prompts.sizes(parts, nodes_schema(schemas)) if schemas else {}
+        plan, types = read_plan(answer), offer.types
+        parts, schemas, sizes = _to_build(call.job, answer, offer)
         try:
             params = await _ask_params(call.reasoner, call.job, parts, schemas, call.lesson)
         except AnswerError as error:
@@ -244,6 +262,45 @@ class BuildWorkflow(Stage):
             repairs=repairs,
             prompt=sizes,
         )
+
+
+class _Build(NamedTuple):
+    """Prompt for the parameters that a plan does not contain.
+
+    Attributes:
+        parts: The parts; none if no parameters are missing.
+        schemas: Schema of the missing parameters, by node id.
+        sizes: Estimated tokens of each part.
+    """
+
+    parts: Sequence[prompts.Part]
+    schemas: Mapping[str, Schema]
+    sizes: dict[str, int]
+
+
+def _to_build(job: Job, answer: Mapping[str, Any], offer: Offer) -> _Build:
+    """Return the prompt for the parameters that a plan does not contain."""
+    base, rounds, contract, *_ = request_of(job)
+    types, plan = offer.types, read_plan(answer)
+    by_id = {node.id: node for node in plan.nodes}
+    variables = variables_before(plan, base, types)
+    unwritten = [node_id for node_id in plan.to_write if by_id[node_id].params is None and not by_id[node_id].replace]
+    schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
+    if not schemas:
+        return _Build((), {}, {})
+    kinds = list(dict.fromkeys(by_id[node_id].type for node_id in schemas))
+    parts = prompts.to_build(
+        plan,
+        base,
+        contract,
+        offer,
+        variables,
+        _job_example_part(job) if base.nodes else _example_part(job, kinds),
+        kinds=variable_types(plan, base, types),
+        ids=list(schemas),
+        rounds=rounds,
+    )
+    return _Build(parts, schemas, prompts.sizes(parts, nodes_schema(schemas)))
 
 
 def _job_example_part(job: Job) -> prompts.Part:
