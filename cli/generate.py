@@ -164,8 +164,8 @@ def generate(
         if instruction is None:
             design = _converse(expert, graph, lines, listener, output_file, plan_first=plan_first)
         elif plan_first and not lines.typed:
-            plan = show_plan(expert, instruction, graph, lines, as_json=as_json)
-            raise typer.Exit(0 if plan.steps else EXIT_UNFINISHED)
+            planned = show_plan(expert, instruction, graph, lines, listener if explain else None, as_json=as_json)
+            raise typer.Exit(0 if planned else EXIT_UNFINISHED)
         else:
             design = _design_once(expert, instruction, graph, lines, listener, output_file, plan_first=plan_first)
             if design is None:

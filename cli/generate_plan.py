@@ -9,6 +9,7 @@ from rich.console import Console
 
 from operad.cli.ask import Lines
 from operad.cli.follow import follow, prompt, run_to_end, say
+from operad.cli.generate_events import DesignListener
 from operad.cli.process import put
 from operad.configs.generation import Designer
 from operad.flows.generation.asking import WorkflowPlan
@@ -16,6 +17,8 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.text import printable
 
 AGREE = "Build this? (Y, n, or what to change)"
+
+AS_PLANNED = "as planned"
 
 HINT = "nothing was built: without --plan it is; put answers and changes into the instruction"
 
@@ -27,16 +30,27 @@ class Agreed(NamedTuple):
     plan: WorkflowPlan
 
 
-def show_plan(designer: Designer, instruction: str, base: NodeGraph, lines: Lines, *, as_json: bool) -> WorkflowPlan:
-    """Plan a request, and print the plan with its questions to stdout."""
+def show_plan(
+    designer: Designer,
+    instruction: str,
+    base: NodeGraph,
+    lines: Lines,
+    explained: DesignListener | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Plan a request, print the plan with its questions to stdout, and return whether there is something to build."""
     plan = _plan(designer, instruction, base, None, lines)
     if as_json:
         put(json.dumps(plan.as_json(), indent=2, ensure_ascii=False))
     else:
         for line in _lines(plan):
             print(printable(line))
-    say(Console(stderr=True), HINT)
-    return plan
+    console = Console(stderr=True)
+    for line in explained.lines() if explained else ():
+        say(console, line)
+    say(console, HINT)
+    return bool(plan.steps)
 
 
 def agreed_plan(designer: Designer, instruction: str, base: NodeGraph, lines: Lines) -> Agreed | None:
@@ -53,7 +67,7 @@ def agreed_plan(designer: Designer, instruction: str, base: NodeGraph, lines: Li
             return None
         answers: list[str] = []
         for question in plan.questions:
-            say(console, f"{question.text} (an empty line for: {question.default})")
+            say(console, f"{question.text} (an empty line for: {question.default or AS_PLANNED})")
             if (answer := _typed(lines, console)) is None:
                 return None
             answers.append(answer)
@@ -79,7 +93,8 @@ def _plan(
 
 
 def _lines(plan: WorkflowPlan) -> list[str]:
-    return [*plan.lines, *(f"question: {text} (by default: {default})" for text, default in plan.questions)]
+    questions = (f"question: {text} (by default: {default or AS_PLANNED})" for text, default in plan.questions)
+    return [*plan.lines, *questions]
 
 
 def _typed(lines: Lines, console: Console) -> str | None:

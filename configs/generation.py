@@ -207,7 +207,8 @@ class Designer:
         stage = next((each for each in stages if isinstance(each, PlanWorkflow)), None)
         if stage is None:
             raise InputError("this designer has no operator of the class PlanWorkflow, so it cannot show a plan first")
-        workflow = Workflow(stage, name="plan", budget=self.expert.workflow.budget)
+        given = self.expert.workflow
+        workflow = Workflow(stage, name="plan", policy=given.policy, budget=given.budget)
         return Expert(self.expert.profile, workflow, self.expert.reasoner)
 
     def plan(self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None) -> WorkflowPlan:

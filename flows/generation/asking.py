@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 from operad.flows.catalogue import NodeType
 from operad.flows.edit.variables import named_outputs
-from operad.flows.formats.shapes import each_of, pairs_of
+from operad.flows.formats.shapes import fields_of, list_of, pairs_of
 from operad.flows.generation.draft import variable_types
 from operad.flows.generation.nodes_shown import compact
 from operad.flows.generation.plan import Plan, object_schema, read_plan
@@ -39,7 +39,7 @@ class Question(NamedTuple):
 
     Attributes:
         text: The question.
-        default: Answer that the plan follows.
+        default: Answer that the plan follows; empty if the model gives none.
     """
 
     text: str
@@ -117,8 +117,9 @@ class WorkflowPlan:
 
     @property
     def decisions(self) -> list[str]:
-        """A line for each question with its answer, which becomes a part of the request."""
-        return [f"{question.text} {answer}" for question, answer in zip(self.questions, self.answers, strict=True)]
+        """A line for each question that has an answer, with the answer; they become a part of the request."""
+        pairs = zip(self.questions, self.answers, strict=True)
+        return [f"{question.text} {answer}" for question, answer in pairs if answer]
 
     @property
     def decided_otherwise(self) -> bool:
@@ -214,7 +215,7 @@ def plan_for_people(
         price: Its price; None if it is not known.
     """
     plan = read_plan(answer)
-    asked = [_question(each) for each in each_of(answer.get("questions"))]
+    asked = [_question(each) for each in list_of(answer.get("questions"))]
     questions = tuple(question for question in asked if question.text and question.text not in request)[:MOST_QUESTIONS]
     nodes = {spec.id: (spec.type, spec.parent) for spec in base.nodes if spec.id not in plan.drop}
     nodes |= {node.id: (node.type, node.inside or nodes.get(node.id, ("", ""))[1]) for node in plan.nodes}
@@ -248,8 +249,10 @@ def in_words(plan: Plan) -> list[str]:
     return lines
 
 
-def _question(value: Mapping[str, Any]) -> Question:
-    text, default = (" ".join(str(value.get(key) or "").split()) for key in ("question", "default"))
+def _question(value: Any) -> Question:
+    """Return a question, which may also be a text without a default."""
+    fields = {"question": value} if isinstance(value, str) else fields_of(value)
+    text, default = (" ".join(str(fields.get(key) or "").split()) for key in ("question", "default"))
     return Question(text, default)
 
 

@@ -398,6 +398,8 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
             "need the node classes of a server; give --object-info",
         ),
         (["x", "--continue", "broken.json"], "broken.json:1: is not JSON"),
+        (["x", "--plan", "--continue", "comfy.json"], "--plan: is for typed nodes, which workflows of comfyui"),
+        (["x", "--plan", "--designer", "experts.yaml"], "this designer has no operator of the class PlanWorkflow"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, arguments, said, monkeypatch):

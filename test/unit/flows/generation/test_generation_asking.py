@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad.configs.generation import Designer
-from operad.flows.generation.asking import MOST_QUESTIONS, plan_for_people
+from operad.flows.generation.asking import MOST_QUESTIONS, Question, plan_for_people
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.models.turn import Price
@@ -109,11 +109,17 @@ def test_more_answers_than_questions_are_refused():
 def test_a_question_that_the_request_answers_is_not_asked_again_and_five_are_enough():
     questions = [{"question": f"Is it {number}?", "default": "yes"} for number in range(9)]
     plan = plan_for_people(
-        {"reasoning": "", "nodes": [], "questions": [*questions, "prose", {"default": "no"}]},
+        {"reasoning": "", "nodes": [], "questions": [*questions, {"default": "no"}]},
         "Sum up.\nIs it 1? no", NodeGraph(name="none"), NODE_TYPES, 0, "", None,
     )  # fmt: skip
     assert [each.text for each in plan.questions] == ["Is it 0?", "Is it 2?", "Is it 3?", "Is it 4?", "Is it 5?"]
     assert len(plan.questions) == MOST_QUESTIONS
+
+
+def test_a_question_without_a_default_needs_no_answer():
+    plan = read([node("1", "start", [])], questions=["In which language?"])
+    assert (plan.questions, plan.decisions) == ((Question("In which language?", ""),), [])
+    assert plan.answered("French").decisions == ["In which language? French"]
 
 
 def test_costs_count_rounds_of_containers_and_calls_of_agents():

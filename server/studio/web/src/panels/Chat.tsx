@@ -104,7 +104,7 @@ function PlanForm({ plan }: { plan: ChatPlan }): ReactElement {
       {plan.questions.map((question, at) => (
         <label className="part" key={at} dir="auto">
           <span className="part-name">{question.text}</span>
-          <input value={answers[at]} placeholder={question.default} onChange={(event) => setAnswers(answers.map((answer, other) => (other === at ? event.target.value : answer)))} />
+          <input value={answers[at]} placeholder={question.default || "as planned"} onChange={(event) => setAnswers(answers.map((answer, other) => (other === at ? event.target.value : answer)))} />
         </label>
       ))}
       <div className="actions">
