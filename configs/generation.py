@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -14,12 +14,13 @@ from pydantic import JsonValue
 from operad.configs.capabilities import Trust
 from operad.configs.loader import load
 from operad.flows.edit.difference import Difference, difference
-from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.shapes import fields_of, texts_of
 from operad.flows.formats.table import FORMATS
 from operad.flows.generation.asking import WorkflowPlan, plan_for_people
 from operad.flows.generation.designer import PlanWorkflow
 from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
+from operad.flows.generation.names import inputs_and_outputs
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
@@ -78,6 +79,23 @@ class Design:
     def notes(self) -> list[str]:
         """Notes of this round: assumptions, and requests that cannot be met."""
         return [str(note) for note in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was asked for and is not done, each with the reason; a design that leaves something out is not accepted."""
+        left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
+        return [f"{what}: {why}" if why else what for what, why in left_out.items()]
+
+    @property
+    def neither(self) -> list[str]:
+        """Names in the request that are neither inputs nor outputs, each with what the model took it for."""
+        plan: Any = self.message.outputs.get("plan")
+        return [f"{name}: {what}" for name, what in read_plan(plan).neither.items()] if plan else []
+
+    @property
+    def gone(self) -> list[str]:
+        """Inputs and outputs that the workflow had before and has no longer."""
+        return [name for name in inputs_and_outputs(self.base) if name not in inputs_and_outputs(self.graph)]
 
     @property
     def dropped_notes(self) -> list[str]:
@@ -187,13 +205,13 @@ class Designer:
 
     def job_of_plan(self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None) -> Job:
         """Return an instruction as a job of the `planner`; see `aplan`."""
-        job, plan = self.job(instruction, base), {SEEN: dict(seen.answer)} if seen else {}
+        job, plan = self.job(instruction, base), {SEEN: _answer(seen, base)} if seen else {}
         return job.model_copy(update={"inputs": {**job.inputs, **plan, ASKS: True}})
 
     def job_with_plan(self, instruction: str, base: NodeGraph, plan: WorkflowPlan) -> Job:
         """Return an instruction, with the decisions on its plan, as a job of the expert; see `adesign`."""
         job = self.job("\n".join([instruction.strip(), *plan.decisions]), base)
-        inputs = {**job.inputs, SEEN: dict(plan.answer), AGREED: not plan.decided_otherwise}
+        inputs = {**job.inputs, SEEN: _answer(plan, base), AGREED: not plan.decided_otherwise}
         return job.model_copy(update={"inputs": inputs})
 
     @cached_property
@@ -247,7 +265,10 @@ class Designer:
         """
         answer = fields_of(message.outputs.get("plan"))
         if not answer:
-            return WorkflowPlan(failure=str(message.outputs.get("failure") or "there is no plan"))
+            outputs = message.outputs
+            failure = str(outputs.get("failure") or "there is no plan")
+            left_out = {what: str(why) for what, why in fields_of(outputs.get("left_out")).items()}
+            return WorkflowPlan(left_out=left_out, notes=texts_of(outputs.get("notes")), failure=failure, base=base)
         model = getattr(self.expert.reasoner, "model", None)
         return plan_for_people(
             answer,
@@ -328,6 +349,17 @@ class Designer:
                 )
                 return replace(self.result(failed, job, base), error=error)
         raise error
+
+
+def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
+    """Return a plan of a workflow as JSON.
+
+    Raises:
+        InputError: The plan is of another workflow.
+    """
+    if plan.base != base:
+        raise InputError("the plan is of another workflow; plan the change of this one")
+    return dict(plan.answer)
 
 
 def _titles(base: NodeGraph) -> dict[str, str]:

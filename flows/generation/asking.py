@@ -102,6 +102,7 @@ class WorkflowPlan:
         cost: Estimated cost.
         failure: Reason why there is no plan; otherwise empty.
         answer: The plan as the model gave it, as JSON; empty if there is none.
+        base: The workflow that it changes; without nodes for a new one.
     """
 
     steps: tuple[str, ...] = ()
@@ -114,6 +115,7 @@ class WorkflowPlan:
     cost: CostEstimate | None = None
     failure: str = ""
     answer: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    base: NodeGraph = field(default_factory=NodeGraph)
 
     @property
     def decisions(self) -> list[str]:
@@ -149,6 +151,7 @@ class WorkflowPlan:
                 for key, of in variables.items()
             ),
             *(f"no plan: {line}" for line in self.failure.splitlines()),
+            *(f"left: {fault}" for fault in list_of(self.answer.get("faults"))),
             *(f"left out: {asked}: {why}" for asked, why in self.left_out.items()),
             *(f"note: {note}" for note in self.notes),
             *(f"estimated cost of {line}" for line in (self.cost.lines if self.cost else ())),
@@ -237,6 +240,7 @@ def plan_for_people(
             calls=calls,
         ),
         answer=answer,
+        base=base,
     )
 
 
