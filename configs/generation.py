@@ -248,7 +248,7 @@ class Designer:
             seen: An earlier plan, to be changed as the last lines of the instruction say.
 
         Raises:
-            InputError: The instruction is empty.
+            InputError: The instruction is empty, or `seen` is a plan of another workflow.
             ModelError: The endpoint failed.
         """
         job = self.job_of_plan(instruction, base, seen)
@@ -298,7 +298,7 @@ class Designer:
                 otherwise than it assumes; the workflow keeps its questions and answers with the instruction.
 
         Raises:
-            InputError: The instruction is empty.
+            InputError: The instruction is empty, or the plan is of another workflow.
             ModelError: The endpoint failed before any workflow was generated.
         """
         job = self.job(instruction, base) if plan is None else self.job_with_plan(instruction, base, plan)

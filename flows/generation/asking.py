@@ -256,8 +256,9 @@ def in_words(plan: Plan) -> list[str]:
 def _question(value: Any) -> Question:
     """Return a question, which may also be a text without a default."""
     fields = {"question": value} if isinstance(value, str) else fields_of(value)
-    text, default = (" ".join(str(fields.get(key) or "").split()) for key in ("question", "default"))
-    return Question(text, default)
+    # in the request, a name in backquotes would be one that the person marks as a variable
+    said = (str(fields.get(key) or "").replace("`", "") for key in ("question", "default"))
+    return Question(*(" ".join(each.split()) for each in said))
 
 
 def _variables(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType], ids: Sequence[str]) -> dict[str, str]:

@@ -141,11 +141,12 @@ class Chats:
         shown = shown if shown and shown.version == version else None
         if builds and shown is None:
             raise InputError("there is no plan of this version of the file: plan it again")
+        answers = [str(answer) for answer in list_of(body.get("answers"))]
         words = shown.words if builds and shown else text(body, "text").strip()
         if not words:
             raise InputError("describe the workflow, or the change")
-        if len(words) > MAX_WORDS:
-            raise InputError(f"the instruction has {len(words):,} characters; the maximum is {MAX_WORDS:,}")
+        if (length := len("".join([words, *answers]))) > MAX_WORDS:
+            raise InputError(f"the instruction has {length:,} characters; the maximum is {MAX_WORDS:,}")
         file.refresh()
         if version != file.version:
             raise StaleError(file, version)
@@ -158,7 +159,7 @@ class Chats:
             raise InputError(state["missing"])
         draft = self._drafts.get(file.name) if body.get("draft") is True else None
         if builds and shown:
-            plan = shown.plan.answered(*map(str, list_of(body["answers"])))
+            plan = shown.plan.answered(*answers)
             return EventStream(_lines_of(self._design(file, version, words, shown.draft, plan)), KEEP_ALIVE)
         if body.get("plan") is True:
             return EventStream(_lines_of(self._plan(file, version, words, draft, shown)), KEEP_ALIVE)

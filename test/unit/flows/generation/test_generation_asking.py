@@ -121,6 +121,11 @@ def test_a_question_without_a_default_needs_no_answer():
     assert plan.answered("French").decisions == ["In which language? French"]
 
 
+def test_a_question_marks_no_variables():
+    plan = read([node("1", "start", [])], questions=[{"question": "Is the `tone` formal?", "default": "`yes`"}])
+    assert plan.decisions == ["Is the tone formal? yes"]
+
+
 def test_costs_count_rounds_of_containers_and_calls_of_agents():
     nodes = [
         node("1", "start", []),
