@@ -39,7 +39,7 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import GENERATED, MendWorkflow
+from operad.flows.generation.mending import MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import (
@@ -65,7 +65,7 @@ from operad.flows.generation.stage import (
     task_of,
 )
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import RULES, Repaired, repair
+from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
@@ -199,13 +199,13 @@ class PlanWorkflow(Stage):
         self, call: OperatorCall, offer: Offer, seen: Mapping[str, Any], *, asks: bool
     ) -> tuple[Sequence[prompts.Part], Schema]:
         """Return the prompt for a plan, with all parameters if they fit, and the schema of the answer."""
-        base, rounds, contract, notes, titles = request_of(call.job)
+        base, rounds, notes, titles = request_of(call.job)
         noted, example = bool(base.nodes and notes), _job_example_part(call.job)
         in_one_call = keeps_to_schemas(call.reasoner) and not asks
         parts = prompts.to_draft(base, rounds, offer, example, notes, titles) if in_one_call else None
         schema = draft_schema(base.by_id, noted=noted)
         if parts is None:
-            parts = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+            parts = prompts.to_plan(base, rounds, offer, notes, titles)
             schema = plan_schema(offer.types, list(base.by_id), noted=noted)
         if asks:
             parts, schema = to_ask(parts), with_questions(schema)
@@ -275,7 +275,7 @@ class _Build(NamedTuple):
 
 def _to_build(job: Job, answer: Mapping[str, Any], offer: Offer) -> _Build:
     """Return the prompt for the parameters that a plan does not contain."""
-    base, rounds, contract, *_ = request_of(job)
+    base, rounds, *_ = request_of(job)
     types, plan = offer.types, read_plan(answer)
     by_id = {node.id: node for node in plan.nodes}
     variables = variables_before(plan, base, types)
@@ -291,7 +291,6 @@ def _to_build(job: Job, answer: Mapping[str, Any], offer: Offer) -> _Build:
     parts = prompts.to_build(
         plan,
         base,
-        contract,
         offer,
         variables,
         _job_example_part(job) if base.nodes else _example_part(job, kinds),
@@ -377,10 +376,6 @@ async def _ask_params(
         raise AnswerError(str(unfit)) from None
 
 
-FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
-"""Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
-
-
 _PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
 
 
@@ -394,7 +389,8 @@ def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
         AnswerError: The answer is neither.
     """
     if "<workflow>" in answer:
-        repaired = repair(answer, rules=FORM_RULES)
+        # rules on the workflow are left to `MendWorkflow`, which does not change kept nodes
+        repaired = repair(answer, FORMAT._replace(graph={}))
         if repaired.graph is None:
             raise AnswerError(
                 f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"
