@@ -23,6 +23,7 @@ from operad.cli.formats import (
     write_file,
 )
 from operad.cli.generate_events import DesignListener
+from operad.cli.generate_plan import agreed_plan, show_plan
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.process import put
@@ -99,6 +100,14 @@ def generate(
             help="YAML file of external services: its tools, models and knowledge may be used by the workflow.",
         ),
     ] = None,
+    plan_first: Annotated[
+        bool,
+        typer.Option(
+            "--plan",
+            help="Show the plan in words, with questions and estimated costs; build it only if a person at the terminal "
+            "agrees.",
+        ),
+    ] = False,
     review: Annotated[
         bool, typer.Option("--review", help="Have the model review the workflow, in a further call.")
     ] = False,
@@ -126,7 +135,13 @@ def generate(
     if wanted.designer or (found and found.designer):
         used = [
             name
-            for name, each in {"--run": run, "--store": store, "--services": services_file, "--review": review}.items()
+            for name, each in {
+                "--run": run,
+                "--store": store,
+                "--services": services_file,
+                "--review": review,
+                "--plan": plan_first,
+            }.items()
             if each
         ]
         _check_foreign(found, wanted, used)
@@ -144,10 +159,18 @@ def generate(
     output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
     unchanged_message = _unchanged_message(file, base)
     try:
+        if plan_first:
+            expert.planner.workflow.add_listener(listener.hear)
         if instruction is None:
-            design = _converse(expert, graph, lines, listener, output_file)
+            design = _converse(expert, graph, lines, listener, output_file, plan_first=plan_first)
+        elif plan_first and not lines.typed:
+            planned = show_plan(expert, instruction, graph, lines, listener if explain else None, as_json=as_json)
+            raise typer.Exit(0 if planned else EXIT_UNFINISHED)
         else:
-            design = _design_once(expert, instruction, graph, lines, listener, output_file)
+            design = _design_once(expert, instruction, graph, lines, listener, output_file, plan_first=plan_first)
+            if design is None:
+                say(Console(stderr=True), unchanged_message)
+                raise typer.Exit(EXIT_UNFINISHED)
             output_file.write(design)
     except (BudgetError, OperatorError) as error:
         raise OperadError(f"{error}\n  {unchanged_message}") from error
@@ -211,8 +234,16 @@ def _design_once(
     lines: Lines,
     listener: DesignListener,
     output_file: _OutputFile,
-) -> Design:
-    job = designer.job(instruction, base)
+    *,
+    plan_first: bool,
+) -> Design | None:
+    """Generate or change a workflow; with `plan_first`, only if a person agrees to its plan, otherwise return None."""
+    if plan_first:
+        if (agreed := agreed_plan(designer, instruction, base, lines)) is None:
+            return None
+        job = designer.job_with_plan(agreed.instruction, base, agreed.plan)
+    else:
+        job = designer.job(instruction, base)
 
     async def work() -> WorkflowMessage:
         try:
@@ -230,7 +261,13 @@ def _design_once(
 
 
 def _converse(
-    designer: Designer, base: NodeGraph, lines: Lines, listener: DesignListener, output_file: _OutputFile
+    designer: Designer,
+    base: NodeGraph,
+    lines: Lines,
+    listener: DesignListener,
+    output_file: _OutputFile,
+    *,
+    plan_first: bool,
 ) -> Design:
     """Change a workflow by the instructions of a conversation, until an empty line; return the final design.
 
@@ -251,15 +288,16 @@ def _converse(
             _undo(designs, output_file, console)
             continue
         try:
-            design = _design_once(designer, instruction, current, lines, listener, output_file)
+            design = _design_once(designer, instruction, current, lines, listener, output_file, plan_first=plan_first)
         except (BudgetError, OperatorError) as error:
             if not designs:
                 raise
             say(console, f"operad: {error}")
             say(console, "nothing was changed; ask again, or end")
             continue
-        _print_design(design, listener, console)
-        if design.made:
+        if design is not None:
+            _print_design(design, listener, console)
+        if design is not None and design.made:
             designs.append(design)
             output_file.write(design)
             say(console, f"written: {output_file.path}" if output_file.path else "kept; it is written at the end")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -13,7 +14,10 @@ from pydantic import JsonValue
 from operad.configs.capabilities import Trust
 from operad.configs.loader import load
 from operad.flows.edit.difference import Difference, difference
+from operad.flows.formats.shapes import fields_of, texts_of
 from operad.flows.formats.table import FORMATS
+from operad.flows.generation.asking import WorkflowPlan, plan_for_people
+from operad.flows.generation.designer import PlanWorkflow
 from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
 from operad.flows.generation.names import inputs_and_outputs
@@ -21,7 +25,20 @@ from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import planned
-from operad.flows.generation.stage import EXAMPLE, NOTES, OFFER, REVIEW, ROUNDS, SECRETS, TITLES, WORKFLOW, texts_in
+from operad.flows.generation.stage import (
+    AGREED,
+    ASKS,
+    EXAMPLE,
+    NOTES,
+    OFFER,
+    REVIEW,
+    ROUNDS,
+    SECRETS,
+    SEEN,
+    TITLES,
+    WORKFLOW,
+    texts_in,
+)
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import secrets_of
@@ -33,6 +50,7 @@ from operad.runtime.values.errors import BudgetError, InputError, OperatorError,
 from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
+from operad.runtime.workflow.workflow import Workflow
 
 DESIGNER = "designer"
 """Name of the designer's configuration, which comes with operad."""
@@ -210,26 +228,105 @@ class Designer:
             }
         return Job(goal=goal, inputs=inputs)
 
-    def design(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
+    def job_of_plan(self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None) -> Job:
+        """Return an instruction as a job of the `planner`; see `aplan`."""
+        job, plan = self.job(instruction, base), {SEEN: _answer(seen, base)} if seen else {}
+        return job.model_copy(update={"inputs": {**job.inputs, **plan, ASKS: True}})
+
+    def job_with_plan(self, instruction: str, base: NodeGraph, plan: WorkflowPlan) -> Job:
+        """Return an instruction, with the decisions on its plan, as a job of the expert; see `adesign`."""
+        job = self.job("\n".join([instruction.strip(), *plan.decisions]), base)
+        inputs = {**job.inputs, SEEN: _answer(plan, base), AGREED: not plan.decided_otherwise}
+        return job.model_copy(update={"inputs": inputs})
+
+    @cached_property
+    def planner(self) -> Expert:
+        """Expert that only plans: the first stage of `expert`.
+
+        Raises:
+            InputError: The expert has no operator of the class `PlanWorkflow`.
+        """
+        stages = self.expert.workflow.graph().operators.values()
+        stage = next((each for each in stages if isinstance(each, PlanWorkflow)), None)
+        if stage is None:
+            raise InputError("this designer has no operator of the class PlanWorkflow, so it cannot show a plan first")
+        given = self.expert.workflow
+        workflow = Workflow(stage, name="plan", policy=given.policy, budget=given.budget)
+        return Expert(self.expert.profile, workflow, self.expert.reasoner)
+
+    def plan(self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None) -> WorkflowPlan:
+        """Plan a workflow or a change, and wait for the plan; for callers without an event loop. See `aplan`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `aplan` instead.
+        """
+        return run_sync(lambda: self.aplan(instruction, base, seen), instead="designer.aplan(…)")
+
+    async def aplan(
+        self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None
+    ) -> WorkflowPlan:
+        """Plan a workflow or a change without building it: steps, questions and estimated costs.
+
+        Args:
+            instruction: The request.
+            base: The existing workflow.
+            seen: An earlier plan, to be changed as the last lines of the instruction say.
+
+        Raises:
+            InputError: The instruction is empty, or `seen` is a plan of another workflow.
+            ModelError: The endpoint failed.
+        """
+        job = self.job_of_plan(instruction, base, seen)
+        message = await self.planner.aexecute(job)
+        return await asyncio.to_thread(self.plan_in, message, job, base)
+
+    def plan_in(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> WorkflowPlan:
+        """Return the plan in the final message of the `planner`.
+
+        Args:
+            message: The message.
+            job: Its job, of `job_of_plan`.
+            base: The existing workflow.
+        """
+        answer = fields_of(message.outputs.get("plan"))
+        if not answer:
+            outputs = message.outputs
+            failure = str(outputs.get("failure") or "there is no plan")
+            left_out = {what: str(why) for what, why in fields_of(outputs.get("left_out")).items()}
+            return WorkflowPlan(left_out=left_out, notes=texts_of(outputs.get("notes")), failure=failure, base=base)
+        model = getattr(self.expert.reasoner, "model", None)
+        return plan_for_people(
+            answer,
+            job.goal,
+            base,
+            self._offer.with_used(base).types,
+            cast("int", message.outputs.get("to_build", 0)),
+            model.describe() if isinstance(model, Model) else "several models",
+            model.find_price() if isinstance(model, Model) else None,
+        )
+
+    def design(self, instruction: str, base: NodeGraph = NOTHING, plan: WorkflowPlan | None = None) -> Design:
         """Generate or change a workflow, and wait for it; for callers without an event loop. See `adesign`.
 
         Raises:
             RunningLoopError: An event loop is running here: await `adesign` instead.
         """
-        return run_sync(lambda: self.adesign(instruction, base), instead="designer.adesign(…)")
+        return run_sync(lambda: self.adesign(instruction, base, plan), instead="designer.adesign(…)")
 
-    async def adesign(self, instruction: str, base: NodeGraph = NOTHING) -> Design:
+    async def adesign(self, instruction: str, base: NodeGraph = NOTHING, plan: WorkflowPlan | None = None) -> Design:
         """Generate or change a workflow: nodes that the instruction does not concern stay identical.
 
         Args:
             instruction: The request.
             base: The existing workflow.
+            plan: A plan of the instruction, of `aplan`. It is built without planning again, unless it was answered
+                otherwise than it assumes; the workflow keeps its questions and answers with the instruction.
 
         Raises:
-            InputError: The instruction is empty.
+            InputError: The instruction is empty, or the plan is of another workflow.
             ModelError: The endpoint failed before any workflow was generated.
         """
-        job = self.job(instruction, base)
+        job = self.job(instruction, base) if plan is None else self.job_with_plan(instruction, base, plan)
         try:
             message = await self.expert.aexecute(job)
         except (BudgetError, OperatorError) as error:
@@ -301,6 +398,17 @@ def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: Nod
 def _without_keys(instructions: Sequence[str]) -> list[JsonValue]:
     """Return instructions with the names of secrets in place of keys."""
     return [name_keys(instruction).text for instruction in instructions]
+
+
+def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
+    """Return a plan of a workflow as JSON.
+
+    Raises:
+        InputError: The plan is of another workflow.
+    """
+    if plan.base != base:
+        raise InputError("the plan is of another workflow; plan the change of this one")
+    return dict(plan.answer)
 
 
 def _titles(base: NodeGraph) -> dict[str, str]:

@@ -17,15 +17,17 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from pydantic import JsonValue
 
 from operad.flows.check import NodeType
 from operad.flows.formats.chat2workflow import load
 from operad.flows.formats.json_text import read_json
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object, words_of
+from operad.flows.generation.asking import so_far, to_ask, with_questions
 from operad.flows.generation.draft import (
     GIVEN_BY_PLAN,
     apply_replacements,
@@ -51,7 +53,17 @@ from operad.flows.generation.plan import (
     read_plan,
     unknown_neighbours,
 )
-from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
+from operad.flows.generation.stage import (
+    AGREED,
+    ASKS,
+    EXAMPLE,
+    MAX_TRIES,
+    SEEN,
+    Stage,
+    keeps_to_schemas,
+    request_of,
+    task_of,
+)
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -124,10 +136,14 @@ __all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
 class PlanWorkflow(Stage):
     """Plans the nodes of a workflow, with their parameters if all that this needs fits one prompt.
 
+    A job that asks for the plan alone gets one without parameters, with questions to the person who asked. A plan that
+    this person agreed to is passed on as it is.
+
     Outputs:
         plan: The plan, as JSON of its schema; absent if planning failed.
         notes: Notes of the plan on assumptions and on requests that cannot be met.
         prompt: Estimated tokens of each part of the prompt.
+        to_build: Estimated tokens of the prompt for the parameters, if the job asks for the plan alone.
         left_out: What cannot be done, with the reasons, if there is no plan.
         failure: Reason why there is no plan; the words of a model that answers without one.
     """
@@ -136,17 +152,14 @@ class PlanWorkflow(Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the model for a plan; an answer without one is asked for once more."""
-        base, rounds, notes, titles = request_of(call.job)
-        offer = self._offer(call.job, base)
-        example = _job_example_part(call.job)
-        noted = bool(base.nodes and notes)
-        parts = (
-            prompts.to_draft(base, rounds, offer, example, notes, titles) if keeps_to_schemas(call.reasoner) else None
-        )
-        schema = draft_schema(base.by_id, noted=noted)
-        if parts is None:
-            parts = prompts.to_plan(base, rounds, offer, notes, titles)
-            schema = plan_schema(offer.types, list(base.by_id), noted=noted)
+        seen = fields_of(call.job.inputs.get(SEEN))
+        if call.job.inputs.get(AGREED) is True:
+            told, agreed = list_of(seen.get("faults")), read_plan(seen)
+            notes = list(agreed.notes)
+            return self._message(call.job, prompts.planned(agreed), plan=seen, told=told, notes=notes, prompt={})
+        base = request_of(call.job).base
+        offer, asks = self._offer(call.job, base), call.job.inputs.get(ASKS) is True
+        parts, schema = self._prompt(call, offer, seen, asks=asks)
         sizes = prompts.sizes(parts, schema)
         plan: dict[str, Any] = {}
         read, failure = Plan(), ""
@@ -159,7 +172,7 @@ class PlanWorkflow(Stage):
             )
             if words := words_of(answer):
                 raise UnfitError(f"the model answered without a plan, and said: {words}")
-            plan = normal_plan(answer, base, offer.types)
+            plan = normal_plan(answer, base, offer.types) | ({"questions": answer.get("questions")} if asks else {})
             read = read_plan(plan)
             plan["faults"] += [*unknown_neighbours(read, base), *apply_replacements(read, base, offer.types)[1]]
             if plan["faults"]:
@@ -178,8 +191,25 @@ class PlanWorkflow(Stage):
         said: dict[str, Any] = {"notes": list(read.notes), "prompt": sizes}
         if failure and not changes(read):
             return self._message(call.job, failure, failure=failure, left_out=dict(read.left_out), **said)
+        said |= {"to_build": sum(_to_build(call.job, plan, offer).sizes.values())} if asks else {}
         # a plan with faults that the model does not mend is carried out as far as possible; it was told of them
         return self._message(call.job, prompts.planned(read), plan=plan, told=plan["faults"], **said)
+
+    def _prompt(
+        self, call: OperatorCall, offer: Offer, seen: Mapping[str, Any], *, asks: bool
+    ) -> tuple[Sequence[prompts.Part], Schema]:
+        """Return the prompt for a plan, with all parameters if they fit, and the schema of the answer."""
+        base, rounds, notes, titles = request_of(call.job)
+        noted, example = bool(base.nodes and notes), _job_example_part(call.job)
+        in_one_call = keeps_to_schemas(call.reasoner) and not asks
+        parts = prompts.to_draft(base, rounds, offer, example, notes, titles) if in_one_call else None
+        schema = draft_schema(base.by_id, noted=noted)
+        if parts is None:
+            parts = prompts.to_plan(base, rounds, offer, notes, titles)
+            schema = plan_schema(offer.types, list(base.by_id), noted=noted)
+        if asks:
+            parts, schema = to_ask(parts), with_questions(schema)
+        return [*parts, *([so_far(seen)] if seen else ())], schema
 
 
 class BuildWorkflow(Stage):
@@ -201,32 +231,10 @@ class BuildWorkflow(Stage):
             outputs = dict(call.messages[-1].outputs) if call.messages else {}
             failure = str(outputs.setdefault("failure", "there is no plan"))
             return self._message(call.job, failure, **{**outputs, "prompt": {}})
-        base, rounds, *_ = request_of(call.job)
+        base = request_of(call.job).base
         offer = self._offer(call.job, base)
-        types = offer.types
-        plan = read_plan(answer)
-        by_id = {node.id: node for node in plan.nodes}
-        variables = variables_before(plan, base, types)
-        unwritten = [
-            each
-            for each in plan.to_write
-            if by_id[each].params is None and not by_id[each].replace and by_id[each].type in types
-        ]
-        schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
-        parts: Sequence[prompts.Part] = ()
-        if schemas:
-            kinds = list(dict.fromkeys(by_id[node_id].type for node_id in schemas))
-            parts = prompts.to_build(
-                plan,
-                base,
-                offer,
-                variables,
-                _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
-                kinds=variable_types(plan, base, types),
-                ids=list(schemas),
-                rounds=rounds,
-            )
-        sizes = prompts.sizes(parts, nodes_schema(schemas)) if schemas else {}
+        plan, types = read_plan(answer), offer.types
+        parts, schemas, sizes = _to_build(call.job, answer, offer)
         try:
             params = await _ask_params(call.reasoner, call.job, parts, schemas, call.lesson)
         except AnswerError as error:
@@ -249,6 +257,48 @@ class BuildWorkflow(Stage):
             repairs=repairs,
             prompt=sizes,
         )
+
+
+class _Build(NamedTuple):
+    """Prompt for the parameters that a plan does not contain.
+
+    Attributes:
+        parts: The parts; none if no parameters are missing.
+        schemas: Schema of the missing parameters, by node id.
+        sizes: Estimated tokens of each part.
+    """
+
+    parts: Sequence[prompts.Part]
+    schemas: Mapping[str, Schema]
+    sizes: dict[str, int]
+
+
+def _to_build(job: Job, answer: Mapping[str, Any], offer: Offer) -> _Build:
+    """Return the prompt for the parameters that a plan does not contain."""
+    base, rounds, *_ = request_of(job)
+    types, plan = offer.types, read_plan(answer)
+    by_id = {node.id: node for node in plan.nodes}
+    variables = variables_before(plan, base, types)
+    unwritten = [
+        each
+        for each in plan.to_write
+        if by_id[each].params is None and not by_id[each].replace and by_id[each].type in types
+    ]
+    schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
+    if not schemas:
+        return _Build((), {}, {})
+    kinds = list(dict.fromkeys(by_id[node_id].type for node_id in schemas))
+    parts = prompts.to_build(
+        plan,
+        base,
+        offer,
+        variables,
+        _job_example_part(job) if base.nodes else _example_part(job, kinds),
+        kinds=variable_types(plan, base, types),
+        ids=list(schemas),
+        rounds=rounds,
+    )
+    return _Build(parts, schemas, prompts.sizes(parts, nodes_schema(schemas)))
 
 
 def _job_example_part(job: Job) -> prompts.Part:

@@ -152,7 +152,7 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
         "after": _TEXTS,
         "gives": {
             "type": "array",
-            "description": f"Variables that it declares, of {', '.join(DECLARES)} only.",
+            "description": f"Variables that it declares, of {', '.join(DECLARES)} only; outputs of an end.",
             "items": variable,
         },
     }

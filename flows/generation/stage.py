@@ -22,6 +22,9 @@ WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW, SECRETS = (
 )  # fmt: skip
 """Names of the job's inputs."""
 
+ASKS, SEEN, AGREED = "asks", "seen", "agreed"
+"""Inputs of a job that is planned first: True for the plan alone; the plan that a person has seen; True to build that."""
+
 MAX_TRIES = 2
 """Maximum number of questions of a stage to the model; then the evaluator judges the result."""
 

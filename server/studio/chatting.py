@@ -15,9 +15,11 @@ from starlette.routing import Route
 
 from operad.configs.generation import NOTHING, Design, Designer
 from operad.flows.edit import difference
-from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.generation.asking import WorkflowPlan, in_words
 from operad.flows.generation.graph_json import workflow_of
 from operad.flows.generation.offer import offer_of
+from operad.flows.generation.plan import read_plan
 from operad.flows.node_graph import NodeGraph
 from operad.operators.services import Services
 from operad.runtime import events
@@ -49,6 +51,9 @@ _STAGES = {
     "mend": "Looking over the draft",
 }
 
+_OF_PLANNING = events.OperatorStarted | events.ModelRetried
+"""Events to report while only a plan is made, which is shown as a whole."""
+
 DONE = "Everything that was asked for is there"
 
 
@@ -65,6 +70,23 @@ class Draft:
     version: int
     graph: NodeGraph
     words: str
+
+
+@dataclass(frozen=True)
+class Shown:
+    """A plan that is shown, and not built yet.
+
+    Attributes:
+        version: Version of the file that it changes.
+        draft: The draft that it changes; None for the file.
+        words: The instruction.
+        plan: The plan.
+    """
+
+    version: int
+    draft: Draft | None
+    words: str
+    plan: WorkflowPlan
 
 
 def model_state(model: Model | None) -> dict[str, Any]:
@@ -104,6 +126,7 @@ class Chats:
         self._model = model
         self._services = services
         self._drafts: dict[str, Draft] = {}
+        self._plans: dict[str, Shown] = {}
         self.routes = (
             Route("/data/chat", self._chat, methods=["POST"]),
             Route("/data/chat/accept", self._accept, methods=["POST"]),
@@ -113,11 +136,17 @@ class Chats:
     async def _chat(self, request: Request) -> Response:
         body = await json_body(request)
         file = await asyncio.to_thread(self._find, body)
-        words, version = text(body, "text").strip(), number(body, "version")
+        version, builds = number(body, "version"), "answers" in body
+        shown = self._plans.get(file.name) if body.get("seen") is True else None
+        shown = shown if shown and shown.version == version else None
+        if builds and shown is None:
+            raise InputError("there is no plan of this version of the file: plan it again")
+        answers = [str(answer) for answer in list_of(body.get("answers"))]
+        words = shown.words if builds and shown else text(body, "text").strip()
         if not words:
             raise InputError("describe the workflow, or the change")
-        if len(words) > MAX_WORDS:
-            raise InputError(f"the instruction has {len(words):,} characters; the maximum is {MAX_WORDS:,}")
+        if (length := len("".join([words, *answers]))) > MAX_WORDS:
+            raise InputError(f"the instruction has {length:,} characters; the maximum is {MAX_WORDS:,}")
         file.refresh()
         if version != file.version:
             raise StaleError(file, version)
@@ -129,27 +158,53 @@ class Chats:
         if not state["configured"]:
             raise InputError(state["missing"])
         draft = self._drafts.get(file.name) if body.get("draft") is True else None
-        return EventStream(self._messages(file, version, words, draft), KEEP_ALIVE)
+        if builds and shown:
+            plan = shown.plan.answered(*answers)
+            return EventStream(_lines_of(self._design(file, version, words, shown.draft, plan)), KEEP_ALIVE)
+        if body.get("plan") is True:
+            return EventStream(_lines_of(self._plan(file, version, words, draft, shown)), KEEP_ALIVE)
+        return EventStream(_lines_of(self._design(file, version, words, draft)), KEEP_ALIVE)
 
-    async def _messages(
-        self, file: OpenFile, version: int, words: str, draft: Draft | None
-    ) -> AsyncGenerator[bytes, None]:
-        async with aclosing(self._design(file, version, words, draft)) as found:
-            async for message in found:
-                yield f"data: {to_json(message)}\n\n".encode()
-        yield f"data: {to_json({'kind': 'done'})}\n\n".encode()
+    async def _designer(self, file: OpenFile) -> Designer:
+        format_name = file.content.format.name if file.content.format else "operad"
+        offer = await offer_of(await asyncio.to_thread(self._services), format_name)
+        return await asyncio.to_thread(partial(Designer, self._model, offer=offer))
+
+    async def _plan(
+        self, file: OpenFile, version: int, words: str, draft: Draft | None, shown: Shown | None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Plan an instruction, or change the plan that is shown, and yield messages, the last with the plan."""
+        if shown:
+            words, draft = "\n".join([shown.words, *shown.plan.decisions, words]), shown.draft
+        base = _base(draft.graph if draft else file.content.graph)
+        plan = WorkflowPlan()
+        try:
+            designer = await self._designer(file)
+            job = designer.job_of_plan(words, base, shown.plan if shown else None)
+            async with aclosing(designer.planner.stream(job)) as stream:
+                async for event in stream:
+                    for message in _messages_for(event) if isinstance(event, _OF_PLANNING) else ():
+                        yield message
+                    if isinstance(event, events.RunFinished) and not event.path:
+                        plan = await asyncio.to_thread(designer.plan_in, event.message, job, base)
+        except OperadError as error:
+            yield {"kind": "error", "text": describe(error)}
+            return
+        if not plan.steps:
+            yield {"kind": "error", "text": "; ".join(plan.lines)}
+            return
+        self._plans[file.name] = Shown(version, draft, words, plan)
+        questions = [{"text": question.text, "default": question.default} for question in plan.questions]
+        yield {"kind": "plan", "lines": plan.lines, "questions": questions}
 
     async def _design(
-        self, file: OpenFile, version: int, words: str, draft: Draft | None
+        self, file: OpenFile, version: int, words: str, draft: Draft | None, plan: WorkflowPlan | None = None
     ) -> AsyncGenerator[dict[str, Any], None]:
         original = file.content.graph
-        current = draft.graph if draft else original
-        base = NOTHING if _is_empty(current) else current
+        base = _base(draft.graph if draft else original)
         try:
-            format_name = file.content.format.name if file.content.format else "operad"
-            offer = await offer_of(await asyncio.to_thread(self._services), format_name)
-            designer = await asyncio.to_thread(partial(Designer, self._model, offer=offer))
-            job = designer.job(words, base)
+            designer = await self._designer(file)
+            job = designer.job(words, base) if plan is None else designer.job_with_plan(words, base, plan)
             design: Design | None = None
             try:
                 async with aclosing(designer.expert.stream(job)) as stream:
@@ -176,6 +231,7 @@ class Chats:
         graph = replace(design.graph, name=original.name if base is NOTHING else design.graph.name)
         said = graph.instructions[-1]  # without keys
         self._drafts[file.name] = Draft(version, graph, f"{draft.words} {said}" if draft else said)
+        self._plans.pop(file.name, None)
         for message in _remarks(design):
             yield message
         yield {
@@ -207,6 +263,7 @@ class Chats:
 
         def undo() -> tuple[OpenFile, dict[str, Any]]:
             file = self._find(body)
+            self._plans.pop(file.name, None)
             if self._drafts.pop(file.name, None) is None:
                 if file.history.step is None or file.history.step.kind != "chat":
                     raise InputError("there is no draft, and the last step is not one of the chat")
@@ -218,9 +275,17 @@ class Chats:
         return json_response(result)
 
 
-def _is_empty(graph: NodeGraph) -> bool:
-    """Return True if the workflow has only a start without inputs, as in a new file."""
-    return all(node.type == "start" and not fields_of(node.params).get("variables") for node in graph.nodes)
+async def _lines_of(messages: AsyncGenerator[dict[str, Any], None]) -> AsyncGenerator[bytes, None]:
+    async with aclosing(messages):
+        async for message in messages:
+            yield f"data: {to_json(message)}\n\n".encode()
+    yield f"data: {to_json({'kind': 'done'})}\n\n".encode()
+
+
+def _base(graph: NodeGraph) -> NodeGraph:
+    """Return the workflow to change; `NOTHING` if it has only a start without inputs, as in a new file."""
+    is_empty = all(node.type == "start" and not fields_of(node.params).get("variables") for node in graph.nodes)
+    return NOTHING if is_empty else graph
 
 
 def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
@@ -235,7 +300,9 @@ def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
             round_text = f", round {event.round}" if event.round > 1 else ""
             yield {"kind": "stage", "text": f"{stage}{round_text}"}
         case events.OperatorFinished() if event.operator_id.startswith("plan"):
-            yield {"kind": "note", "text": _plan_text(event.message.scratchpad[:4_000])}
+            plan = fields_of(event.message.outputs.get("plan"))
+            words = "\n".join(in_words(read_plan(plan))) if plan else event.message.scratchpad
+            yield {"kind": "note", "text": words[:4_000]}
         case events.OperatorFinished():
             graph = workflow_of(event.message.outputs)
             if graph is not None:
@@ -248,11 +315,6 @@ def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
             yield {"kind": "note", "text": f"the model's endpoint: {event.error[:200]}; asked again"}
         case _:
             pass
-
-
-def _plan_text(text: str) -> str:
-    """Return a plan for people: nodes are new unless marked as changed."""
-    return text.replace(" [add]", "").replace(" [update]", " (changed)")
 
 
 def _remarks(design: Design) -> Iterator[dict[str, Any]]:

@@ -451,6 +451,8 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
             "need the node classes of a server; give --object-info",
         ),
         (["x", "--continue", "broken.json"], "broken.json:1: is not JSON"),
+        (["x", "--plan", "--continue", "comfy.json"], "--plan: is for typed nodes, which workflows of comfyui"),
+        (["x", "--plan", "--designer", "experts.yaml"], "this designer has no operator of the class PlanWorkflow"),
     ],
 )
 def test_what_cannot_be_is_refused_before_the_model_is_asked(generate, stages, arguments, said, monkeypatch):
@@ -729,3 +731,153 @@ def test_an_answer_that_is_cut_off_is_no_crash(generate, stages):
     status, _, err = generate(stages(plan=[Say('{"reasoning": "it', "length")]), "Sum up.", "-o", "flow.yaml")
     assert status == 1, err
     assert "nothing was made" in err
+
+
+# Plans first
+
+
+PAPER = "Sum up a paper (variable paper). Output the summary (variable summary)."
+PLAN = {
+    "reasoning": "",
+    "nodes": [
+        {"id": "1", "type": "start", "change": "add", "does": "takes the paper", "after": [], "gives": [{"name": "paper", "type": "string"}]},
+        {"id": "2", "type": "llm", "change": "add", "does": "sums it up", "after": ["1"]},
+        {"id": "3", "type": "end", "change": "add", "does": "hands it over", "after": ["2"], "gives": [{"name": "summary", "type": "string"}]},
+    ],
+    "notes": ["A paper is text."],
+    "questions": [{"question": "In which language?", "default": "that of the paper"}],
+}  # fmt: skip
+PARAMS = {
+    "reasoning": "",
+    "nodes": {"2": {"system": "", "user": "Sum up {{#1.paper#}}"}, "3": {"outputs": [{"name": "summary", "value": "2.text"}]}},
+}  # fmt: skip
+
+
+def with_node(plan, node, **more):
+    return {**plan, "nodes": [*plan["nodes"][:2], node, {**plan["nodes"][2], "after": [node["id"]]}], **more}
+
+
+FRENCH = {"id": "4", "type": "llm", "change": "add", "does": "translates it into French", "after": ["2"]}
+FRENCH_PARAMS = {**PARAMS, "nodes": {**PARAMS["nodes"], "4": {"system": "", "user": "In French: {{#2.text#}}"}}}
+"""Of a plan that has a node for the language."""
+
+
+def test_a_plan_is_printed_with_questions_and_costs_and_nothing_is_built(generate, stages, monkeypatch, tmp_path):
+    (tmp_path / "prices.yaml").write_text("127.0.0.1:\n  llama-4: {prompt: 2, completion: 10}\n")
+    model = stages(plan=[PLAN])
+    monkeypatch.setenv("OPERAD_PRICES", str(tmp_path / "prices.yaml"))
+    status, out, err = generate(model, PAPER, "--plan", "-o", "flow.yaml", "--model", "llama-4")
+    assert status == 0, err
+    assert out.splitlines()[:6] == [
+        "1 start: takes the paper; gives paper (string)",
+        "2 llm: sums it up; after 1",
+        "3 end: hands it over; after 2; gives summary (string)",
+        "inputs: paper (string)",
+        "outputs: summary (string)",
+        "note: A paper is text.",
+    ]
+    assert "estimated cost of a run: about 0.005 USD (about 1,000 tokens read, 300 written; calls: 1 of llm; " in out
+    assert out.endswith("question: In which language? (by default: that of the paper)\n")
+    assert "nothing was built: without --plan it is" in err
+    assert model.stages == ["plan"]
+    assert not Path("flow.yaml").exists()
+
+
+def test_a_plan_as_json_without_a_known_price(generate, stages):
+    status, out, _ = generate(stages(plan=[PLAN]), PAPER, "--plan", "--json", "--model", "llama-4")
+    said = json.loads(out)
+    assert status == 0
+    assert said["questions"] == [{"question": "In which language?", "default": "that of the paper"}]
+    assert (said["inputs"], said["outputs"]) == ({"paper": "string"}, {"summary": "string"})
+    assert (said["cost"]["build"], said["cost"]["run"], said["cost"]["calls"]) == (None, None, {"llm": 1})
+    assert said["cost"]["estimate"][0].startswith("building: no price known for llama-4 at http://127.0.0.1:")
+
+
+def test_a_plan_of_a_change_counts_the_whole_workflow_and_leaves_the_file(generate, stages, tmp_path):
+    (tmp_path / "flow.yaml").write_text(YAML)
+    change = {
+        "reasoning": "", "drop": [],
+        "nodes": [
+            {"id": "4", "type": "llm", "change": "add", "does": "translates it", "after": ["2"]},
+            {"id": "3", "type": "end", "change": "update", "after": ["4"], "gives": [{"name": "text", "type": "string"}, {"name": "french", "type": "string"}]},
+        ],
+    }  # fmt: skip
+    status, out, err = generate(
+        stages(plan=[change]), "Also in French.", "--plan", "--continue", "flow.yaml", "-o", "flow.yaml"
+    )
+    assert status == 0, err
+    assert out.splitlines()[:4] == [
+        "4 llm: translates it; after 2",
+        "3 end (changed); after 4; gives text (string), french (string)",
+        "inputs: name (string)",
+        "outputs: text (string), french (string)",
+    ]
+    assert "calls: 2 of llm" in out
+    assert (tmp_path / "flow.yaml").read_text() == YAML
+
+
+def test_a_plan_that_the_model_refuses_is_exit_1_with_its_words(generate, stages):
+    status, out, _ = generate(stages(plan=[REFUSAL]), PAPER, "--plan")
+    assert status == 1
+    assert out.startswith("no plan: ")
+    assert REFUSAL in out
+
+
+def test_an_agreed_plan_is_built_without_planning_again_and_keeps_the_answers(tmp_path, stages, at_a_terminal):
+    model = stages(plan=[PLAN], build=[PARAMS])
+    with ScriptedModel(model) as endpoint:
+        status, out, seen = at_a_terminal(
+            ["generate", PAPER, "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], "", "y"
+        )
+    assert status == 0, seen
+    assert model.stages == ["plan", "build"]
+    assert "In which language? (an empty line for: that of the paper)" in seen
+    assert out.startswith("+ node 1 (start)")
+    graph = read((tmp_path / "flow.yaml").read_bytes(), "flow")[1]
+    assert graph.instructions == (f"{PAPER}\nIn which language? that of the paper",)
+    assert graph.notes == ("A paper is text.",)
+
+
+def test_another_answer_and_a_change_are_planned_again_from_the_plan_so_far(tmp_path, stages, at_a_terminal):
+    second, third = with_node(PLAN, FRENCH), with_node(PLAN, {**FRENCH, "does": "translates it well"}, questions=[])
+    model = stages(plan=[PLAN, second, third], build=[FRENCH_PARAMS])
+    with ScriptedModel(model) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", PAPER, "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], "French", "Translate it well.", ""
+        )  # fmt: skip
+    assert status == 0, seen
+    assert model.stages == ["plan", "plan", "plan", "build"]
+    assert "In which language? French" in model.asked[1][1]
+    assert '"does":"sums it up"' in model.asked[1][1]
+    assert seen.count("an empty line for: that of the paper") == 1
+    assert "4 llm: translates it well; after 2" in seen
+    graph = read((tmp_path / "flow.yaml").read_bytes(), "flow")[1]
+    assert graph.instructions == (f"{PAPER}\nIn which language? French\nTranslate it well.",)
+    assert len(graph.nodes) == 4
+
+
+@pytest.mark.parametrize(
+    ("turns", "status"), [(("", "n"), 1), (("", b"\x04"), 1), ((b"\x04",), 1), ((signal.SIGINT,), 130)]
+)
+def test_a_plan_that_nobody_agrees_to_leaves_the_file_as_it_was(tmp_path, stages, at_a_terminal, turns, status):
+    (tmp_path / "flow.yaml").write_text("words\n")
+    model = stages(plan=[PLAN])
+    with ScriptedModel(model) as endpoint:
+        found, out, seen = at_a_terminal(
+            ["generate", PAPER, "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], *turns
+        )
+    assert (found, out) == (status, ""), seen
+    assert model.stages == ["plan"]
+    assert (tmp_path / "flow.yaml").read_text() == "words\n"
+
+
+def test_each_step_of_a_conversation_is_planned_first(tmp_path, stages, at_a_terminal):
+    model = stages(plan=[{**PLAN, "questions": []}], build=[PARAMS])
+    with ScriptedModel(model) as endpoint:
+        status, _, seen = at_a_terminal(
+            ["generate", "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], PAPER, "no", PAPER, "", ""
+        )
+    assert status == 0, seen
+    assert model.stages == ["plan", "plan", "build"]
+    assert "nothing was made" in seen
+    assert len(nodes_in(tmp_path / "flow.yaml")) == 3

@@ -80,7 +80,7 @@ export const api = {
 
 /** Say something in the chat, and hear the stages of the answer. */
 export async function chat(
-  body: { path: string; version: number; text: string; draft: boolean }, heard: (message: ChatMessage) => void, signal: AbortSignal,
+  body: { path: string; version: number; text: string; draft: boolean; seen: boolean; plan: boolean; answers?: readonly string[] }, heard: (message: ChatMessage) => void, signal: AbortSignal,
 ): Promise<void> {
   const response = await sent("data/chat", { ...posting(JSON.stringify(body)), signal });
   if (!response.body) return;

@@ -284,16 +284,21 @@ export function createCommands(store: Store, layout: Layout) {
 
     // Chat
 
-    async chat(text: string): Promise<void> {
+    /** Say something in the chat; or build the plan that it shows, with answers to its questions. */
+    async chat(text: string, { plan = false, answers }: { plan?: boolean; answers?: readonly string[] } = {}): Promise<void> {
       const { path, version } = current();
-      dispatch({ type: "chat", line: { who: "person", text } });
+      if (text) dispatch({ type: "chat", line: { who: "person", text } });
       dispatch({ type: "chatting", busy: true });
       chatting = new AbortController();
       try {
         const draft = store.get().overlay?.kind === "draft"; // what is said next is about what the canvas shows
-        await chat({ path, version, text, draft }, (message) => {
+        const seen = store.get().chat.plan !== null;
+        await chat({ path, version, text, draft, seen, plan, answers }, (message) => {
           const { document } = store.get();
-          if (message.kind === "draft" && message.document && message.changes && document) {
+          if (message.kind === "plan") {
+            dispatch({ type: "planned", plan: { lines: message.lines ?? [], questions: message.questions ?? [] } });
+          } else if (message.kind === "draft" && message.document && message.changes && document) {
+            dispatch({ type: "planned", plan: null });
             dispatch({ type: "overlay", overlay: overlayOf("draft", "Proposed by the chat", message.changes, document, message.document) });
           } else if (message.kind !== "done" && message.kind !== "draft") {
             dispatch({ type: "chat", line: { who: message.kind, text: message.text ?? "", ok: message.ok } });
@@ -314,14 +319,19 @@ export function createCommands(store: Store, layout: Layout) {
 
     stopChat: () => chatting?.abort(),
 
+    dropPlan: () => dispatch({ type: "planned", plan: null }),
+
     async acceptChat(): Promise<void> {
       if (!(await changing(({ path }) => api.acceptChat(path)))) return;
+      dispatch({ type: "planned", plan: null });
       dispatch({ type: "chat", line: { who: "answer", text: "Changes accepted." } });
       keepPositions();
     },
 
     async undoChat(): Promise<void> {
-      if (await changing(({ path }) => api.undoChat(path))) dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
+      if (!(await changing(({ path }) => api.undoChat(path)))) return;
+      dispatch({ type: "planned", plan: null });
+      dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
     },
 
     closeOverlay: () => dispatch({ type: "overlay", overlay: null }),

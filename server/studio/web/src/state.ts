@@ -2,7 +2,7 @@
 
 import { type Point, placed } from "./place";
 import { type RunState, answered, merged } from "./run";
-import type { Changes, Document, Fields, Files, Json, NodeType, RunPicture } from "./types";
+import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture } from "./types";
 
 export type Panel = "inspector" | "issues" | "run" | "chat" | "history";
 export type Theme = "system" | "light" | "dark";
@@ -34,6 +34,12 @@ export interface ChatLine {
   ok?: boolean;
 }
 
+/** A plan that the chat shows before anything is built. */
+export interface ChatPlan {
+  lines: readonly string[];
+  questions: readonly PlanQuestion[];
+}
+
 export interface Toast {
   kind: "info" | "error";
   text: string;
@@ -53,7 +59,7 @@ export interface State {
   palette: boolean;
   dialog: Dialog | null;
   overlay: Overlay | null;
-  chat: { lines: readonly ChatLine[]; busy: boolean };
+  chat: { lines: readonly ChatLine[]; busy: boolean; plan: ChatPlan | null };
   run: RunState | null;
   /** What the run form holds. */
   inputs: Fields;
@@ -80,7 +86,7 @@ export const initialState = (theme: Theme): State => ({
   palette: true,
   dialog: null,
   overlay: null,
-  chat: { lines: [], busy: false },
+  chat: { lines: [], busy: false, plan: null },
   run: null,
   inputs: {},
   toast: null,
@@ -109,6 +115,7 @@ export type Action =
   | { type: "overlay"; overlay: Overlay | null }
   | { type: "chat"; line: ChatLine }
   | { type: "chatting"; busy: boolean }
+  | { type: "planned"; plan: ChatPlan | null }
   | { type: "input"; name: string; value: Json }
   | { type: "run"; run: RunState | null }
   | { type: "picture"; run: string; picture: RunPicture }
@@ -131,7 +138,7 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false }, dialog: null, toast: null,
+        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false, plan: null }, dialog: null, toast: null,
       };
     case "closed":
       return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
@@ -164,6 +171,8 @@ export function reduce(state: State, action: Action): State {
       return { ...state, chat: { ...state.chat, lines: [...state.chat.lines, action.line] } };
     case "chatting":
       return { ...state, chat: { ...state.chat, busy: action.busy } };
+    case "planned":
+      return { ...state, chat: { ...state.chat, plan: action.plan } };
     case "input":
       return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
     case "run":

@@ -174,11 +174,18 @@ export type Operation =
   | { op: "insert_between"; source: string; target: string; port: number; id: string; type: string; params: Fields };
 
 export interface ChatMessage {
-  kind: "stage" | "size" | "check" | "note" | "draft" | "error" | "done";
+  kind: "stage" | "size" | "check" | "note" | "plan" | "draft" | "error" | "done";
   text?: string;
   ok?: boolean;
   document?: Document;
   changes?: Changes;
+  lines?: string[];
+  questions?: PlanQuestion[];
+}
+
+export interface PlanQuestion {
+  text: string;
+  default: string;
 }
 
 export interface Span {

@@ -556,6 +556,45 @@ def test_a_draft_is_undone(chatting):
     assert len(page.document()["steps"]) == 1
 
 
+def test_a_plan_is_shown_first_answered_and_built(tmp_path, site, stages):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "five.yaml").write_text(FIVE)
+    plan = {
+        "reasoning": "", "drop": [],
+        "nodes": [{"id": "6", "type": "llm", "change": "add", "does": "rhymes", "after": ["2"]}],
+        "questions": [{"question": "In which metre?", "default": "any"}],
+    }  # fmt: skip
+    again = {
+        **plan,
+        "questions": [],
+        "nodes": [{**plan["nodes"][0], "params": {"system": "", "user": "Rhyme {{#2.text#}}"}}],
+    }
+    model = stages(plan=[plan, again])
+    with (
+        ScriptedModel(model) as endpoint,
+        served(folder, tmp_path / "histories", model=endpoint.model) as url,
+        tabs(site[2], url, folder) as opened,
+    ):
+        page = opened()
+        page.open("five.yaml")
+        page.press("m")
+        page.tab.get_by_label("Plan first").check()
+        page.tab.get_by_label("What you need").fill("Also rhyme it.")
+        page.press("Enter")
+        shown = page.tab.get_by_role("form", name="Plan")
+        assert shown.locator("li").first.inner_text() == "6 llm: rhymes; after 2"
+        assert page.tab.locator(".card.mark-added").count() == 0
+        assert shown.get_by_label("In which metre?").get_attribute("placeholder") == "any"
+        shown.get_by_label("In which metre?").fill("Iambic")
+        shown.get_by_role("button", name="Build").click()
+        page.tab.get_by_text("Proposed by the chat").wait_for()
+        assert page.tab.locator(".card.mark-added").count() == 1
+        shown.wait_for(state="detached")
+    assert model.stages == ["plan", "plan"]
+    assert "Also rhyme it.\nIn which metre? Iambic" in model.asked[1][1]
+
+
 def test_without_a_model_the_chat_says_what_to_set(page):
     page = page(FIVE)
     page.press("m")

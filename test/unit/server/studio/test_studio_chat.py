@@ -144,3 +144,74 @@ def test_without_a_model_it_says_what_to_set(serve, monkeypatch):
         "set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, in the environment, and start operad studio again"
     )
     assert studio.get("data/files").json()["model"]["configured"] is False
+
+
+# Plans first
+
+
+REQUEST = "Sum up a text (variable text). Output the summary (variable summary)."
+
+
+def node(id, type, after, *gives):
+    listed = [{"name": name, "type": "string"} for name in gives]
+    return {"id": id, "type": type, "does": f"does {id}", "after": after, "gives": listed}
+
+
+PLAN = {
+    "reasoning": "", "nodes": [node("1", "start", [], "text"), node("2", "llm", ["1"]), node("3", "end", ["2"], "summary")],
+    "questions": [{"question": "In which language?", "default": "that of the text"}],
+}  # fmt: skip
+PARAMS = {
+    "reasoning": "", "nodes": {"2": {"system": "", "user": "Sum up {{#1.text#}}"}, "3": {"outputs": [{"name": "summary", "value": "2.text"}]}},
+}  # fmt: skip
+
+
+@pytest.fixture
+def planning(serve, stages):
+    """A studio with an empty file whose model plans like this and then builds; and the model."""
+    model = stages(plan=[PLAN, {**PLAN, "questions": []}], build=[PARAMS])
+    with ScriptedModel(model) as endpoint:
+        studio = serve(model=endpoint.model)
+        studio.told("files", {"new": "empty", "path": "new.yaml"})
+        yield studio, model
+
+
+def test_a_plan_is_shown_with_its_questions_and_built_with_the_answers(planning):
+    studio, model = planning
+    *stages, plan, done = say(studio, "new.yaml", REQUEST, plan=True)
+    assert ([each["text"] for each in stages], done["kind"]) == (["Planning the nodes"], "done")
+    assert plan["lines"][:5] == [
+        "1 start: does 1; gives text (string)", "2 llm: does 2; after 1", "3 end: does 3; after 2; gives summary (string)",
+        "inputs: text (string)", "outputs: summary (string)",
+    ]  # fmt: skip
+    assert plan["questions"] == [{"text": "In which language?", "default": "that of the text"}]
+    assert len(studio.open("new.yaml")["nodes"]) == 1
+    built = say(studio, "new.yaml", "", seen=True, answers=[""])
+    assert built[-2]["changes"]["added"] == ["2", "3"]
+    assert model.stages == ["plan", "build"]
+    document = studio.told("chat/accept", {"path": "new.yaml"})
+    assert document["instructions"] == [f"{REQUEST}\nIn which language? that of the text"]
+
+
+def test_a_sentence_changes_the_plan_that_is_shown(planning):
+    studio, model = planning
+    say(studio, "new.yaml", REQUEST, plan=True)
+    plan = say(studio, "new.yaml", "Be short.", plan=True, seen=True)[-2]
+    assert plan["questions"] == []
+    assert f"{REQUEST}\nIn which language? that of the text\nBe short." in model.asked[1][1]
+    assert '"does":"does 2"' in model.asked[1][1]
+
+
+def test_without_a_plan_of_this_version_nothing_is_built(planning):
+    studio, _ = planning
+    told = studio.refused("chat", {"path": "new.yaml", "version": 1, "text": "", "seen": True, "answers": []}, 400)
+    assert told["error"] == "there is no plan of this version of the file: plan it again"
+
+
+def test_a_plan_that_the_model_refuses_is_an_error_with_its_words(serve, stages):
+    with ScriptedModel(stages(plan=["I cannot help with that."])) as endpoint:
+        studio = serve(model=endpoint.model)
+        studio.told("files", {"new": "empty", "path": "new.yaml"})
+        *_, error, _ = say(studio, "new.yaml", REQUEST, plan=True)
+    assert (error["kind"], error["text"].partition(":")[0]) == ("error", "no plan")
+    assert "I cannot help with that." in error["text"]

@@ -3,26 +3,27 @@
 import { type ReactElement, useEffect, useRef, useState } from "react";
 import { Icon } from "../icons";
 import { Counts } from "../Counts";
-import type { Overlay } from "../state";
+import type { ChatPlan, Overlay } from "../state";
 import { useCommands, useStudio } from "../store";
 
 export function Chat(): ReactElement {
-  const { lines, busy } = useStudio((state) => state.chat);
+  const { lines, busy, plan } = useStudio((state) => state.chat);
   const overlay = useStudio((state) => state.overlay);
   const model = useStudio((state) => state.files?.model);
   const readonly = useStudio((state) => state.document?.readonly ?? null);
   const experts = useStudio((state) => state.document?.kind === "experts");
   const commands = useCommands();
   const [text, setText] = useState("");
+  const [planFirst, setPlanFirst] = useState(false);
   const end = useRef<HTMLDivElement>(null);
   useEffect(() => {
     void end.current?.scrollIntoView({ block: "nearest" });
-  }, [lines, overlay]);
+  }, [lines, overlay, plan]);
   const without = model?.configured === false;
   const draft = overlay?.kind === "draft" ? overlay : null;
   const send = (): void => {
     if (!text.trim() || busy) return;
-    void commands.chat(text.trim());
+    void commands.chat(text.trim(), { plan: planFirst });
     setText("");
   };
   return (
@@ -56,16 +57,22 @@ export function Chat(): ReactElement {
             </div>
           </div>
         )}
+        {plan && !busy && <PlanForm key={plan.lines.join("\n")} plan={plan} />}
         <div ref={end} />
       </div>
       {experts && <p className="notice">Sentences change workflows of nodes. Change experts on the canvas and in their forms.</p>}
       {without && !experts && <p className="notice">{model.missing || "No model is set; set OPENAI_API_KEY and OPENAI_MODEL to use the chat."}</p>}
+      {!experts && !without && (
+        <label className="plan-first" title="Show the steps, questions and costs before anything is built">
+          <input type="checkbox" className="switch" role="switch" checked={planFirst} onChange={(event) => setPlanFirst(event.target.checked)} /> Plan first
+        </label>
+      )}
       <form className="say" onSubmit={(event) => {
         event.preventDefault();
         send();
       }}>
         <textarea
-          aria-label="What you need" placeholder={draft ? "What else? It changes the draft." : lines.length ? "What should change?" : "What should it do?"} rows={2} dir="auto" value={text} disabled={without || experts || readonly !== null}
+          aria-label="What you need" placeholder={plan && planFirst ? "What should change in the plan?" : draft ? "What else? It changes the draft." : lines.length ? "What should change?" : "What should it do?"} rows={2} dir="auto" value={text} disabled={without || experts || readonly !== null}
           onChange={(event) => setText(event.target.value)}
           onKeyDown={(event) => {
             if (event.key === "Enter" && !event.shiftKey) {
@@ -79,6 +86,32 @@ export function Chat(): ReactElement {
           : <button type="submit" className="main round" aria-label="Send" disabled={!text.trim()}><Icon name="send" /></button>}
       </form>
     </div>
+  );
+}
+
+/** A plan in words, with a field for each of its questions: it is built with the answers, or dropped. */
+function PlanForm({ plan }: { plan: ChatPlan }): ReactElement {
+  const commands = useCommands();
+  const [answers, setAnswers] = useState<readonly string[]>(plan.questions.map(() => ""));
+  return (
+    <form
+      className="draft" aria-label="Plan" onSubmit={(event) => {
+        event.preventDefault();
+        void commands.chat("", { answers });
+      }}
+    >
+      <ul className="plan-lines" dir="auto">{plan.lines.map((line, at) => <li key={at}>{line}</li>)}</ul>
+      {plan.questions.map((question, at) => (
+        <label className="part" key={at} dir="auto">
+          <span className="part-name">{question.text}</span>
+          <input value={answers[at]} placeholder={question.default || "as planned"} onChange={(event) => setAnswers(answers.map((answer, other) => (other === at ? event.target.value : answer)))} />
+        </label>
+      ))}
+      <div className="actions">
+        <button type="submit" className="main"><Icon name="check" size={14} /> Build</button>
+        <button type="button" onClick={() => commands.dropPlan()}>Drop</button>
+      </div>
+    </form>
   );
 }
 
