@@ -1,0 +1,529 @@
+"""Generation of files of experts from instructions: a model writes a plan as JSON, from which code writes the YAML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import chain, pairwise
+from pathlib import Path
+from typing import Any, cast
+
+from operad.configs.capabilities import Trust
+from operad.configs.expert_file import ExpertFile, Item
+from operad.configs.issues import issue_line, placed
+from operad.configs.loader import load, preview_text
+from operad.configs.reading import name_tools
+from operad.configs.schema import READY, dotted_tool
+from operad.flows.formats.shapes import each_of, fields_of, list_of, text_of
+from operad.flows.formats.yaml_text import serialized, value_node
+from operad.flows.generation.prompts import Part, sizes
+from operad.flows.generation.stage import Stage, task_of, texts_in
+from operad.operators import Services
+from operad.operators.template import Template
+from operad.runtime.agents.agent import Expert
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.reasoner import ask
+from operad.runtime.tools.connections import connections
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.document import read_document
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError, describe, did_you_mean
+from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.sync import run_sync
+
+EXPERT_DESIGNER = "expert_designer"
+"""Name of the configuration, which comes with operad."""
+
+MAX_TRIES = 3
+"""Maximum number of questions to the model: the first, and two with the findings of the answer before."""
+
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_OBJECT: Schema = {"type": "object"}
+_OPERATOR: Schema = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT, "instruction": _TEXT, "output": _OBJECT, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
+        "map": _TEXT, "model": _TEXT,
+    },
+    "required": ["name"],
+}  # fmt: skip
+_PLAN: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {**_TEXT, "description": "In short"},
+        "name": _TEXT,
+        "description": _TEXT,
+        "inputs": _OBJECT,
+        "operators": {"type": "array", "items": _OPERATOR},
+        "drop": _TEXTS,
+        "workflow": {"type": "array", "items": _TEXTS},
+        "criteria": _TEXTS,
+        "max_rounds": {"type": "integer"},
+        "approve": _TEXTS,
+        "knowledge": _TEXT,
+        "notes": _TEXTS,
+        "left_out": _OBJECT,
+        "neither": _OBJECT,
+    },
+    "required": ["operators"],
+}
+
+_CHANGE = """\
+A file exists. Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the \
+names of operators to remove. Leave out `workflow`, `criteria`, `name` and `description` where they stay; otherwise \
+write them whole. Everything else of the file stays as it is."""
+
+_READY_TOOLS = {
+    "web_reader": "web_reader(url): a web page as text",
+    "web_search": "web_search(query, limit): a search of the web",
+    "wikipedia": "wikipedia(query, language): beginnings of the best articles",
+    "current_time": "current_time(zone): date and time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertOffer:
+    """What an expert may use beside its model.
+
+    Attributes:
+        tools: Definitions of tools by name, as files of experts have them.
+        described: Descriptions of the tools by name.
+        models: Definitions of models by name.
+        knowledge: Definitions of knowledge bases by name.
+        services: The `services` of tools that come with operad.
+    """
+
+    tools: Mapping[str, Any]
+    described: Mapping[str, str]
+    models: Mapping[str, Any]
+    knowledge: Mapping[str, Any]
+    services: Mapping[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """The offer as a part of a prompt."""
+        lines = [f"- {self.described.get(name, name)}" for name in self.tools]
+        lines += [f"Models for `model` of an operator: {', '.join(self.models)}"] if self.models else []
+        lines += [f"Knowledge bases, one for `knowledge`: {', '.join(self.knowledge)}"] if self.knowledge else []
+        return "\n".join(lines)
+
+
+async def expert_offer(services: Services, file: Path | None = None) -> ExpertOffer:
+    """Return what experts may use: the services of a file, and tools that come with operad.
+
+    Args:
+        services: The loaded services; MCP servers are asked for their tools.
+        file: Their file, whose definitions experts repeat; None for those of the environment.
+    """
+    data: dict[str, Any] = {}
+    if file is not None:
+        document = read_document(file)
+        name_tools(document)
+        data = document.data
+    tools: dict[str, Any] = {
+        name: {"type": kind} for kind, name in READY.items() if kind != "WEB_SEARCH" or services.search
+    }
+    tools |= {text_of(tool.get("name") or READY.get(text_of(tool.get("type")))): tool for tool in each_of(data.get("tools"))}
+    described = dict(_READY_TOOLS)
+    async with connections() as opened:
+        for source in services.known_tools:
+            lines = [_described(tool) for tool in await opened.tools([source])]
+            described[source.name] = lines[0] if isinstance(source, Tool) else f"{source.name}: {'; '.join(lines)}"
+    outside = {key: data[key] for key in ("search", "http") if data.get(key)}
+    return ExpertOffer(tools, described, fields_of(data.get("models")), fields_of(data.get("knowledge")), outside)
+
+
+def _described(tool: Tool) -> str:
+    arguments = ", ".join(fields_of(tool.parameters.get("properties")))
+    return f"{tool.name}({arguments}): {' '.join(tool.description.split())[:200]}"
+
+
+@dataclass(frozen=True)
+class ExpertDesign:
+    """Result of an instruction.
+
+    Attributes:
+        text: The file; empty if nothing was written.
+        before: The file before; empty if there was none.
+        message: The final message of the designer.
+    """
+
+    text: str
+    before: str
+    message: WorkflowMessage
+
+    @property
+    def accepted(self) -> bool:
+        """True if the file has no issues, and does everything that was asked for."""
+        return bool(self.text) and not self.findings and not self.left_out
+
+    @property
+    def findings(self) -> list[str]:
+        """Remaining findings."""
+        return texts_in(self.message.outputs.get("findings"))
+
+    @property
+    def notes(self) -> list[str]:
+        """Assumptions of the model, and contradictions in the instruction."""
+        return texts_in(self.message.outputs.get("notes"))
+
+    @property
+    def left_out(self) -> dict[str, str]:
+        """What was asked for and is not done, each with the reason."""
+        return {name: str(reason) for name, reason in fields_of(self.message.outputs.get("left_out")).items()}
+
+
+class ExpertDesigner:
+    """Generator of files of experts, which also changes them by instructions.
+
+        design = ExpertDesigner().design("Answer letters in German, in two sentences (variable answer).")
+        Path("clerk.yaml").write_text(design.text)
+
+    Args:
+        model: The model; None for that of the configuration or the environment.
+        config: The configuration of the designer: a YAML file, or the name of one that comes with operad.
+        model_name: Name of the model at its endpoint, instead of the configuration's.
+        base_url: An endpoint, instead of the configuration's.
+        trust: True if the configuration may do what it can; see `load`.
+        offer: Tools, models and knowledge that experts may use, of `expert_offer`; by default tools that come with operad.
+        folder: Folder of the file, beside which its modules lie.
+
+    Raises:
+        InputError: The configuration does not exist.
+        InvalidError: The configuration is not valid; every issue is listed.
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        config: str | Path = EXPERT_DESIGNER,
+        model_name: str | None = None,
+        base_url: str | None = None,
+        trust: Trust = False,
+        offer: ExpertOffer | None = None,
+        folder: Path = Path(),
+    ) -> None:
+        self._offer = offer
+        self._folder = folder
+        self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
+
+    async def job(self, instruction: str, base: str = "") -> Job:
+        """Return an instruction as a job of the designer.
+
+        Args:
+            instruction: The request.
+            base: The existing file, as text.
+
+        Raises:
+            InputError: The instruction is empty, or the file has not exactly one expert.
+            InvalidError: The file is not valid.
+        """
+        if not instruction.strip():
+            raise InputError("the instruction is empty: say what the expert is asked, what it does, and what it answers")
+        if base and len(preview_text(base, NAME, self._folder).profiles) != 1:
+            raise InputError("only a file with one expert can be changed in words; edit the others in the file")
+        offer = self._offer or await expert_offer(Services())
+        inputs: dict[str, Any] = {"offer": {name: getattr(offer, name) for name in ExpertOffer.__slots__}}
+        return Job(goal=instruction.strip(), inputs={**inputs, "expert": base, "folder": str(self._folder)})
+
+    def design(self, instruction: str, base: str = "") -> ExpertDesign:
+        """Generate or change a file, and wait for it; for callers without an event loop. See `adesign`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `adesign` instead.
+        """
+        return run_sync(lambda: self.adesign(instruction, base), instead="designer.adesign(…)")
+
+    async def adesign(self, instruction: str, base: str = "") -> ExpertDesign:
+        """Generate or change a file of an expert; the text of everything that does not change stays.
+
+        Args:
+            instruction: The request.
+            base: The existing file, as text.
+
+        Raises:
+            InputError, InvalidError: As of `job`.
+            ModelError: The endpoint failed before anything was written.
+        """
+        return self.result(await self.expert.aexecute(await self.job(instruction, base)), base)
+
+    def result(self, message: WorkflowMessage, base: str) -> ExpertDesign:
+        """Return the design in the designer's final message."""
+        return ExpertDesign(text_of(message.outputs.get("expert")), base, message)
+
+
+NAME = "expert.yaml"
+"""Name of the file in issues."""
+
+
+class WriteExpert(Stage):
+    """Writes the file of an expert, by a plan of the model; issues of the file go back to the model.
+
+    Outputs:
+        expert: The best file; absent if there is none.
+        findings: What is wrong with it.
+        notes: Notes of its plan.
+        left_out: What the request asks for and the expert does not do.
+        prompt: Estimated tokens of each part of the prompt.
+    """
+
+    asks_model = True
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Ask the model for a plan until the file of it has no findings; keep the file with the fewest."""
+        job = call.job
+        offer = ExpertOffer(**fields_of(job.inputs["offer"]))
+        base = ExpertFile(text_of(job.inputs["expert"]), NAME) if job.inputs["expert"] else None
+        parts = [
+            Part("Rules", _rules(), fixed=True),
+            Part("Tools", offer.shown),
+            *([Part("The file", base.text, data=True), Part("Its change", _CHANGE)] if base else []),
+        ]
+        schema = AnswerSchema.unchecked(_PLAN)
+        best: dict[str, Any] = {}
+        answers: list[str] = []
+
+        async def attempt(lesson: str) -> None:
+            nonlocal best
+            last = [Part("Your last answer", answers[-1], data=True)] if answers else []
+            try:
+                answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
+                plan = cast("dict[str, Any]", schema.validate(answer))
+            except (AnswerError, ModelError) as error:
+                if not answers and isinstance(error, ModelError):
+                    raise
+                raise UnfitError(describe(error)) from error
+            answers.append(json.dumps(plan, ensure_ascii=False))
+            text, findings = _file_of(plan, offer, base, job.goal, Path(text_of(job.inputs["folder"])))
+            if not best or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
+                best = {"expert": text, "findings": findings, "notes": texts_in(plan.get("notes"))}
+                best["left_out"] = fields_of(plan.get("left_out"))
+            if findings:
+                raise UnfitError("\n".join(f"- {finding}" for finding in findings))
+
+        try:
+            await until_fit(attempt, MAX_TRIES)
+        except UnfitError as unfit:
+            best = best or {"expert": "", "findings": [str(unfit)]}
+        return self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
+
+
+@cache
+def _rules() -> str:
+    return (files("operad.configs") / "expert_generation.md").read_text(encoding="utf-8").strip()
+
+
+# From a plan to a file
+
+
+def _file_of(
+    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, folder: Path
+) -> tuple[str, list[str]]:
+    """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
+    if not plan["operators"] and base is None:
+        return "", [] if plan.get("left_out") else ["there is no operator; if nothing can be done, `left_out` says why"]
+    tools, findings = _tools(plan, offer, base, request)
+    findings += _unknown("model", (each.get("model") for each in plan["operators"]), offer.models)
+    findings += _unknown("knowledge base", [plan.get("knowledge")], offer.knowledge)
+    text = ""
+    try:
+        text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
+        findings += _findings(ExpertFile(text, NAME), plan, base, request, tools)
+        preview_text(text, NAME, folder)
+    except InvalidError as error:
+        findings += [issue_line(placed(issue, NAME)._replace(line=0)) for issue in error.issues]
+    except InputError as error:
+        findings.append(str(error))
+    return text, list(dict.fromkeys(findings))
+
+
+def _tools(
+    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the definitions of the tools of a plan by name, and findings on those that do not exist.
+
+    A function that the request names, as module.function, is a tool; the check of the file finds whether it exists.
+    """
+    there = {text_of(tool.get("name")) for tool in each_of(base.data.get("tools"))} if base else set[str]()
+    found, findings = dict[str, Any](), list[str]()
+    for name in dict.fromkeys([*chain(*(each.get("tools", ()) for each in plan["operators"])), *plan.get("approve", ())]):
+        dotted = name.replace(":", ".")
+        if name in offer.tools or name in there:
+            found[name] = offer.tools.get(name)
+        elif all(dotted.rpartition(".")) and dotted in request.replace(":", "."):
+            found[name] = dotted_tool(dotted)
+        else:
+            known = [*there, *offer.tools]
+            findings.append(
+                f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
+                "in `left_out` what the job asks of it"
+            )
+    return {name: {**tool, "approve": True} if tool and name in plan.get("approve", ()) else tool for name, tool in found.items()}, findings
+
+
+def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[str]:
+    return [
+        f"no {kind} is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
+        for name in names
+        if name and name not in known
+    ]
+
+
+def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
+    """Return the text of a new file."""
+    name, description = text_of(plan.get("name")) or "Expert", text_of(plan.get("description"))
+    expert: dict[str, Any] = {
+        "profile": {"name": name, "desc": description},
+        "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow", ())],
+        "evaluator": {"instruction": _criteria(plan)},
+        "max_rounds": plan.get("max_rounds"),
+    }
+    values: dict[str, Any] = {
+        "app": {"name": name, "desc": description},
+        "reasoner": {"type": "MONO"},
+        "tools": list(tools.values()),
+        "knowledgebase": offer.knowledge.get(text_of(plan.get("knowledge"))),
+        "services": _services(tools, offer),
+        "operators": [{"name": each["name"], **_operator(each, tools, offer)} for each in plan["operators"]],
+        "experts": [{key: value for key, value in expert.items() if value and value != {"instruction": ""}}],
+    }
+    return serialized(value_node({key: value for key, value in values.items() if value}))
+
+
+def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
+    """Return the text of a file with the changes of a plan.
+
+    Raises:
+        InputError: Its text cannot be changed in this way.
+    """
+    file = base
+    for name in plan.get("drop", ()):
+        if name not in file.definitions():
+            raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
+        file = file.without_operator(0, name, rewire=True)
+    for each in plan["operators"]:
+        fields = _operator(each, tools, offer)
+        if each["name"] in file.definitions():
+            file = file.with_fields(file.definitions()[each["name"]][0], fields)
+        else:
+            added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
+            file = file.with_fields((), {"operators": added})
+    there = {text_of(tool.get("name")): number for number, tool in enumerate(list_of(file.data.get("tools")))}
+    for name, tool in tools.items():
+        if name not in there:
+            file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
+        elif name in plan.get("approve", ()):
+            file = file.with_fields(("tools", there[name]), {"approve": True})
+    if services := _services(tools, offer):
+        file = file.with_fields((), {"services": {**services, **fields_of(file.values.get("services"))}})
+    if knowledge := offer.knowledge.get(text_of(plan.get("knowledge"))):
+        file = file.with_fields((), {"knowledgebase": knowledge})
+    profile = {key: plan[given] for key, given in (("name", "name"), ("desc", "description")) if plan.get(given)}
+    file = file.with_fields(("experts", 0, "profile"), profile)
+    if plan.get("max_rounds"):
+        file = file.with_fields(("experts", 0), {"max_rounds": plan["max_rounds"]})
+    if plan.get("criteria"):
+        judge = {"instruction": _criteria(plan)}
+        evaluators = [file.definitions()[name] for name in file.evaluators(0)]
+        if not evaluators:
+            file = file.with_evaluators(0, ["evaluator"], judge)
+        elif len(evaluators) == 1 and "instruction" in evaluators[0][1]:
+            file = file.with_fields(evaluators[0][0], judge)
+        else:
+            raise InputError("`criteria`: the file has several evaluators, or one in code; leave `criteria` out")
+    if plan.get("workflow"):
+        steps = [[fields_of(_step(item)) or {"operator": item} for item in chain] for chain in plan["workflow"]]
+        file = file.with_chains(0, [[Item(step["operator"], step.get("port")) for step in chain] for chain in steps])
+    return file.text
+
+
+def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
+    """Return the keys of a planned operator as a file has them."""
+    fields = {key: planned[key] for key in ("instruction", "output", "tools", "ports", "check") if planned.get(key)}
+    if "tools" in fields:
+        fields["tools"] = [text_of(fields_of(tools.get(name)).get("name")) or name for name in fields["tools"]]
+    if planned.get("map"):
+        fields["map"] = {"over": planned["map"]}
+    if planned.get("model"):
+        fields["model"] = offer.models.get(planned["model"], planned["model"])
+    return fields
+
+
+def _step(item: str) -> Any:
+    name, colon, port = item.partition(":")
+    return {"operator": name, "port": port} if colon else name
+
+
+def _criteria(plan: Mapping[str, Any]) -> str:
+    criteria = texts_in(plan.get("criteria"))
+    return "\n".join(f"- {each}" for each in criteria) if len(criteria) > 1 else "".join(criteria)
+
+
+def _services(tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
+    """Return the `services` that the tools of a plan need, as far as the offer has them."""
+    kinds = {fields_of(tool).get("type") for tool in tools.values()}
+    return {
+        key: value
+        for key, value in offer.services.items()
+        if "WEB_SEARCH" in kinds or (key == "http" and kinds & {"WEB_READER", "WIKIPEDIA"})
+    }
+
+
+def _findings(
+    file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
+) -> Iterator[str]:
+    """Yield what a file lacks, beside its issues: steps in its chains, criteria, and names that the request marks."""
+    definitions = {name: fields for name, (_, fields) in file.definitions().items()}
+    chains = file.chains(0)
+    steps = {item.name for item in chain.from_iterable(chains)}
+    for name in (each["name"] for each in plan["operators"]):
+        if name not in steps and name not in file.evaluators(0):
+            yield f"operator {name!r} never runs: `workflow` does not name it"
+    if not file.evaluators(0) and not plan.get("notes"):
+        yield "there are no `criteria`; if the job wants no evaluator, a note says so"
+    inputs = {*fields_of(plan.get("inputs")), *(_read(base) if base else ())}
+    for name, where in _read(file).items():
+        if name not in inputs and name not in definitions:
+            yield (
+                f"{where}: {{{name}}} is neither an input nor an operator{did_you_mean(name, [*inputs, *definitions])}; "
+                f"declare it in `inputs`, or write {{{{{name}}}}} for the text in braces"
+            )
+    for name in fields_of(plan.get("inputs")):
+        if name not in _read(file):
+            yield f"no operator reads the input {name!r}: write {{{name}}} in an instruction"
+    followed = {first.name for chain_ in chains for first, _ in pairwise(chain_)}
+    results = set(chain.from_iterable(_fields(definitions[name]) for name in steps - followed if name in definitions))
+    known = {*results, *inputs, *tools, *fields_of(plan.get("neither")), *fields_of(plan.get("left_out"))}
+    for name in marked_names(request):
+        if name not in known:
+            yield (
+                f"the job marks {name!r}, which is neither an input nor a field of the result{did_you_mean(name, known)}: "
+                "add it to the `output` of the last operator, or to `inputs`, or say in `neither` what it is"
+            )
+
+
+def _read(file: ExpertFile) -> dict[str, str]:
+    """Return the names that the instructions of a file read in braces, and lists of maps, each with its operator."""
+    found: dict[str, str] = {}
+    for operator, (_, fields) in file.definitions().items():
+        text = f"{fields.get('instruction')} {fields.get('check')}"
+        over = text_of(fields_of(fields.get("map")).get("over"))
+        names = [field.name for field in Template(text).fields if not field.may_be_text]
+        found |= dict.fromkeys([*names, *([over] if over and "." not in over else [])], operator)
+    return found
+
+
+def _fields(operator: Mapping[str, Any]) -> set[str]:
+    """Return the names of the fields of an operator's answer, also of nested ones."""
+    output = operator.get("output", operator.get("output_schema"))
+    text = json.dumps(output, ensure_ascii=False) if isinstance(output, dict | list) else text_of(output)
+    return set(re.findall(r"(\w[\w-]*)\??[\"']?\s*:", text))
