@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
-from itertools import chain, pairwise
+from itertools import pairwise
 from pathlib import Path
 from typing import Any, cast
 
@@ -18,8 +18,9 @@ from operad.configs.issues import issue_line, placed
 from operad.configs.loader import load, preview_text
 from operad.configs.reading import name_tools
 from operad.configs.schema import READY, dotted_tool
-from operad.flows.formats.shapes import each_of, fields_of, list_of, text_of
+from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.formats.yaml_text import serialized, value_node
+from operad.flows.generation.names import marked_names
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import Stage, task_of, texts_in
 from operad.operators import Services
@@ -131,7 +132,9 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
     tools: dict[str, Any] = {
         name: {"type": kind} for kind, name in READY.items() if kind != "WEB_SEARCH" or services.search
     }
-    tools |= {text_of(tool.get("name") or READY.get(text_of(tool.get("type")))): tool for tool in each_of(data.get("tools"))}
+    tools |= {
+        _text(tool.get("name") or READY.get(_text(tool.get("type")))): tool for tool in each_of(data.get("tools"))
+    }
     described = dict(_READY_TOOLS)
     async with connections() as opened:
         for source in services.known_tools:
@@ -228,7 +231,9 @@ class ExpertDesigner:
             InvalidError: The file is not valid.
         """
         if not instruction.strip():
-            raise InputError("the instruction is empty: say what the expert is asked, what it does, and what it answers")
+            raise InputError(
+                "the instruction is empty: say what the expert is asked, what it does, and what it answers"
+            )
         if base and len(preview_text(base, NAME, self._folder).profiles) != 1:
             raise InputError("only a file with one expert can be changed in words; edit the others in the file")
         offer = self._offer or await expert_offer(Services())
@@ -258,7 +263,7 @@ class ExpertDesigner:
 
     def result(self, message: WorkflowMessage, base: str) -> ExpertDesign:
         """Return the design in the designer's final message."""
-        return ExpertDesign(text_of(message.outputs.get("expert")), base, message)
+        return ExpertDesign(_text(message.outputs.get("expert")), base, message)
 
 
 NAME = "expert.yaml"
@@ -282,7 +287,7 @@ class WriteExpert(Stage):
         """Ask the model for a plan until the file of it has no findings; keep the file with the fewest."""
         job = call.job
         offer = ExpertOffer(**fields_of(job.inputs["offer"]))
-        base = ExpertFile(text_of(job.inputs["expert"]), NAME) if job.inputs["expert"] else None
+        base = ExpertFile(_text(job.inputs["expert"]), NAME) if job.inputs["expert"] else None
         parts = [
             Part("Rules", _rules(), fixed=True),
             Part("Tools", offer.shown),
@@ -297,13 +302,13 @@ class WriteExpert(Stage):
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
             try:
                 answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
-                plan = cast("dict[str, Any]", schema.validate(answer))
+                plan = _without_null(schema.validate(answer))
             except (AnswerError, ModelError) as error:
                 if not answers and isinstance(error, ModelError):
                     raise
                 raise UnfitError(describe(error)) from error
             answers.append(json.dumps(plan, ensure_ascii=False))
-            text, findings = _file_of(plan, offer, base, job.goal, Path(text_of(job.inputs["folder"])))
+            text, findings = _file_of(plan, offer, base, job.goal, Path(_text(job.inputs["folder"])))
             if not best or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text, "findings": findings, "notes": texts_in(plan.get("notes"))}
                 best["left_out"] = fields_of(plan.get("left_out"))
@@ -325,6 +330,13 @@ def _rules() -> str:
 # From a plan to a file
 
 
+def _without_null(value: Any) -> Any:
+    """Return JSON without keys whose value is null."""
+    if isinstance(value, dict):
+        return {key: _without_null(item) for key, item in cast("dict[str, Any]", value).items() if item is not None}
+    return [_without_null(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+
+
 def _file_of(
     plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, folder: Path
 ) -> tuple[str, list[str]]:
@@ -337,7 +349,8 @@ def _file_of(
     text = ""
     try:
         text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
-        findings += _findings(ExpertFile(text, NAME), plan, base, request, tools)
+        file = ExpertFile(text, NAME)
+        findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, NAME, folder)
     except InvalidError as error:
         findings += [issue_line(placed(issue, NAME)._replace(line=0)) for issue in error.issues]
@@ -353,9 +366,10 @@ def _tools(
 
     A function that the request names, as module.function, is a tool; the check of the file finds whether it exists.
     """
-    there = {text_of(tool.get("name")) for tool in each_of(base.data.get("tools"))} if base else set[str]()
+    there = {_text(tool.get("name")) for tool in each_of(base.data.get("tools"))} if base else set[str]()
     found, findings = dict[str, Any](), list[str]()
-    for name in dict.fromkeys([*chain(*(each.get("tools", ()) for each in plan["operators"])), *plan.get("approve", ())]):
+    wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
+    for name in dict.fromkeys([*wanted, *plan.get("approve", ())]):
         dotted = name.replace(":", ".")
         if name in offer.tools or name in there:
             found[name] = offer.tools.get(name)
@@ -367,7 +381,10 @@ def _tools(
                 f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
                 "in `left_out` what the job asks of it"
             )
-    return {name: {**tool, "approve": True} if tool and name in plan.get("approve", ()) else tool for name, tool in found.items()}, findings
+    return {
+        name: {**tool, "approve": True} if tool and name in plan.get("approve", ()) else tool
+        for name, tool in found.items()
+    }, findings
 
 
 def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[str]:
@@ -380,7 +397,7 @@ def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[st
 
 def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
     """Return the text of a new file."""
-    name, description = text_of(plan.get("name")) or "Expert", text_of(plan.get("description"))
+    name, description = _text(plan.get("name")) or "Expert", _text(plan.get("description"))
     expert: dict[str, Any] = {
         "profile": {"name": name, "desc": description},
         "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow", ())],
@@ -391,7 +408,7 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
         "app": {"name": name, "desc": description},
         "reasoner": {"type": "MONO"},
         "tools": list(tools.values()),
-        "knowledgebase": offer.knowledge.get(text_of(plan.get("knowledge"))),
+        "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
         "services": _services(tools, offer),
         "operators": [{"name": each["name"], **_operator(each, tools, offer)} for each in plan["operators"]],
         "experts": [{key: value for key, value in expert.items() if value and value != {"instruction": ""}}],
@@ -405,7 +422,29 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     Raises:
         InputError: Its text cannot be changed in this way.
     """
-    file = base
+    file = _with_operators(base, plan, tools, offer)
+    there = {_text(tool.get("name")): number for number, tool in enumerate(list_of(file.data.get("tools")))}
+    for name, tool in tools.items():
+        if name not in there:
+            file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
+        elif name in plan.get("approve", ()):
+            file = file.with_fields(("tools", there[name]), {"approve": True})
+    whole: dict[str, Any] = {
+        "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
+        "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
+    }
+    file = file.with_fields((), {key: value for key, value in whole.items() if value})
+    profile = {"name": plan.get("name"), "desc": plan.get("description")}
+    file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
+    if plan.get("max_rounds"):
+        file = file.with_fields(("experts", 0), {"max_rounds": plan["max_rounds"]})
+    return (_with_criteria(file, plan) if plan.get("criteria") else file).text
+
+
+def _with_operators(
+    file: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer
+) -> ExpertFile:
+    """Return a file with the operators of a plan, without those that it drops, and with its chains."""
     for name in plan.get("drop", ()):
         if name not in file.definitions():
             raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
@@ -417,45 +456,39 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
         else:
             added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
             file = file.with_fields((), {"operators": added})
-    there = {text_of(tool.get("name")): number for number, tool in enumerate(list_of(file.data.get("tools")))}
-    for name, tool in tools.items():
-        if name not in there:
-            file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
-        elif name in plan.get("approve", ()):
-            file = file.with_fields(("tools", there[name]), {"approve": True})
-    if services := _services(tools, offer):
-        file = file.with_fields((), {"services": {**services, **fields_of(file.values.get("services"))}})
-    if knowledge := offer.knowledge.get(text_of(plan.get("knowledge"))):
-        file = file.with_fields((), {"knowledgebase": knowledge})
-    profile = {key: plan[given] for key, given in (("name", "name"), ("desc", "description")) if plan.get(given)}
-    file = file.with_fields(("experts", 0, "profile"), profile)
-    if plan.get("max_rounds"):
-        file = file.with_fields(("experts", 0), {"max_rounds": plan["max_rounds"]})
-    if plan.get("criteria"):
-        judge = {"instruction": _criteria(plan)}
-        evaluators = [file.definitions()[name] for name in file.evaluators(0)]
-        if not evaluators:
-            file = file.with_evaluators(0, ["evaluator"], judge)
-        elif len(evaluators) == 1 and "instruction" in evaluators[0][1]:
-            file = file.with_fields(evaluators[0][0], judge)
-        else:
-            raise InputError("`criteria`: the file has several evaluators, or one in code; leave `criteria` out")
-    if plan.get("workflow"):
-        steps = [[fields_of(_step(item)) or {"operator": item} for item in chain] for chain in plan["workflow"]]
-        file = file.with_chains(0, [[Item(step["operator"], step.get("port")) for step in chain] for chain in steps])
-    return file.text
+    if not plan.get("workflow"):
+        return file
+    steps = [[(_step(item), fields_of(_step(item))) for item in chain] for chain in plan["workflow"]]
+    return file.with_chains(
+        0, [[Item(step.get("operator", name), step.get("port")) for name, step in chain] for chain in steps]
+    )
+
+
+def _with_criteria(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
+    """Return a file with the criteria of a plan for its evaluator."""
+    judge = {"instruction": _criteria(plan)}
+    evaluators = [file.definitions()[name] for name in file.evaluators(0)]
+    if not evaluators:
+        return file.with_evaluators(0, ["evaluator"], judge)
+    if len(evaluators) > 1 or "instruction" not in evaluators[0][1]:
+        raise InputError("`criteria`: the file has several evaluators, or one in code; leave `criteria` out")
+    return file.with_fields(evaluators[0][0], judge)
 
 
 def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
     """Return the keys of a planned operator as a file has them."""
     fields = {key: planned[key] for key in ("instruction", "output", "tools", "ports", "check") if planned.get(key)}
     if "tools" in fields:
-        fields["tools"] = [text_of(fields_of(tools.get(name)).get("name")) or name for name in fields["tools"]]
+        fields["tools"] = [_text(fields_of(tools.get(name)).get("name")) or name for name in fields["tools"]]
     if planned.get("map"):
         fields["map"] = {"over": planned["map"]}
     if planned.get("model"):
         fields["model"] = offer.models.get(planned["model"], planned["model"])
     return fields
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
 
 
 def _step(item: str) -> Any:
@@ -478,37 +511,55 @@ def _services(tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
     }
 
 
-def _findings(
-    file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
-) -> Iterator[str]:
-    """Yield what a file lacks, beside its issues: steps in its chains, criteria, and names that the request marks."""
-    definitions = {name: fields for name, (_, fields) in file.definitions().items()}
-    chains = file.chains(0)
-    steps = {item.name for item in chain.from_iterable(chains)}
+def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None) -> Iterator[str]:
+    """Yield what a file lacks, beside its issues: operators in its chains, criteria, and inputs."""
+    steps = {item.name for chain in file.chains(0) for item in chain}
     for name in (each["name"] for each in plan["operators"]):
         if name not in steps and name not in file.evaluators(0):
             yield f"operator {name!r} never runs: `workflow` does not name it"
     if not file.evaluators(0) and not plan.get("notes"):
         yield "there are no `criteria`; if the job wants no evaluator, a note says so"
-    inputs = {*fields_of(plan.get("inputs")), *(_read(base) if base else ())}
-    for name, where in _read(file).items():
-        if name not in inputs and name not in definitions:
-            yield (
-                f"{where}: {{{name}}} is neither an input nor an operator{did_you_mean(name, [*inputs, *definitions])}; "
-                f"declare it in `inputs`, or write {{{{{name}}}}} for the text in braces"
-            )
+    read, known = _read(file), {*file.definitions(), *fields_of(plan.get("inputs")), *(_read(base) if base else ())}
     for name in fields_of(plan.get("inputs")):
-        if name not in _read(file):
+        if name not in read:
             yield f"no operator reads the input {name!r}: write {{{name}}} in an instruction"
-    followed = {first.name for chain_ in chains for first, _ in pairwise(chain_)}
-    results = set(chain.from_iterable(_fields(definitions[name]) for name in steps - followed if name in definitions))
-    known = {*results, *inputs, *tools, *fields_of(plan.get("neither")), *fields_of(plan.get("left_out"))}
-    for name in marked_names(request):
+    for name, operator in read.items():
         if name not in known:
             yield (
-                f"the job marks {name!r}, which is neither an input nor a field of the result{did_you_mean(name, known)}: "
-                "add it to the `output` of the last operator, or to `inputs`, or say in `neither` what it is"
+                f"{operator}: {{{name}}} is neither an input nor an operator{did_you_mean(name, known)}; declare it in "
+                f"`inputs`, or write {{{{{name}}}}} for a text in braces"
             )
+
+
+def _lost_names(
+    file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
+) -> Iterator[str]:
+    """Yield the names that a request marks, or that the file had before, and that are neither inputs nor results."""
+    operators = {name: _fields(fields) for name, (_, fields) in file.definitions().items()}
+    given, before = _inputs_and_results(file), _inputs_and_results(base) if base else set[str]()
+    inner = set[str]().union(*operators.values())
+    neither, marked = fields_of(plan.get("neither")), marked_names(request)
+    for name in dict.fromkeys([*marked, *before]):
+        is_variable = marked.get(name, False)
+        is_excused = name in neither and (not is_variable or name in before or name in inner)
+        if name in given or is_excused or name in fields_of(plan.get("left_out")):
+            continue
+        if is_variable or not (name in marked and name in (*operators, *tools)):
+            yield (
+                f"the job marks {name!r}, or the file had it, and it is neither an input nor a field of the result"
+                f"{did_you_mean(name, given)}: add it to the `output` of the last operator, or to `inputs`; if it is "
+                "something else, say what in `neither`"
+            )
+
+
+def _inputs_and_results(file: ExpertFile) -> set[str]:
+    """Return the names of the inputs of an expert, and of the fields of its result."""
+    operators = {name: fields for name, (_, fields) in file.definitions().items()}
+    chains = file.chains(0)
+    followed = {first.name for chain in chains for first, _ in pairwise(chain)}
+    last = {item.name for chain in chains for item in chain} - followed
+    results = set[str]().union(*(_fields(operators[name]) for name in last if name in operators))
+    return results | (_read(file).keys() - operators.keys())
 
 
 def _read(file: ExpertFile) -> dict[str, str]:
@@ -516,7 +567,7 @@ def _read(file: ExpertFile) -> dict[str, str]:
     found: dict[str, str] = {}
     for operator, (_, fields) in file.definitions().items():
         text = f"{fields.get('instruction')} {fields.get('check')}"
-        over = text_of(fields_of(fields.get("map")).get("over"))
+        over = _text(fields_of(fields.get("map")).get("over"))
         names = [field.name for field in Template(text).fields if not field.may_be_text]
         found |= dict.fromkeys([*names, *([over] if over and "." not in over else [])], operator)
     return found
@@ -525,5 +576,5 @@ def _read(file: ExpertFile) -> dict[str, str]:
 def _fields(operator: Mapping[str, Any]) -> set[str]:
     """Return the names of the fields of an operator's answer, also of nested ones."""
     output = operator.get("output", operator.get("output_schema"))
-    text = json.dumps(output, ensure_ascii=False) if isinstance(output, dict | list) else text_of(output)
+    text = json.dumps(output, ensure_ascii=False) if isinstance(output, dict | list) else _text(output)
     return set(re.findall(r"(\w[\w-]*)\??[\"']?\s*:", text))
