@@ -23,10 +23,12 @@ from operad.cli.formats import (
     write_file,
 )
 from operad.cli.generate_events import DesignListener
+from operad.cli.generate_expert import EXPERT, generate_expert, refuse_embedded
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.process import put
 from operad.cli.trust_store import Trusted, trusting
+from operad.configs.expert_generation import EXPERT_DESIGNER
 from operad.configs.flow import is_configuration, read_file, read_workflow
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
 from operad.configs.issues import issue_line, placed
@@ -37,8 +39,6 @@ from operad.flows.formats.table import find_format, formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph, draw
 from operad.operators.integration import named
-from operad.runtime.models.embedded import EmbeddedModel
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.text import printable
@@ -65,7 +65,10 @@ def generate(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name, or operad."),
+        typer.Option(
+            metavar="FORMAT",
+            help="The format to write; by default that of the output's name, or operad. expert: a YAML file of an expert.",
+        ),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -108,7 +111,7 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="Print changes, findings and notes as JSON.")] = False,
     trust: Trusted = False,
 ) -> None:
-    """Generate a workflow of typed nodes from an instruction, or change one.
+    """Generate a workflow of typed nodes from an instruction, or change one; with --to expert, a YAML file of an expert.
 
     With -o, stdout shows the changes, one a line, otherwise the workflow. Findings that are left go to stderr. Exit
     status: 0 if none are left; 1 if some are, and the best attempt is written; 2 bad input or an error. Formats that can
@@ -117,6 +120,24 @@ def generate(
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow should do: operad generate "…"; at a terminal it asks')
+    if to == EXPERT or (base and to is None and is_configuration(read_file(base))):
+        if base and not is_configuration(read_file(base)):
+            raise InputError(f"--continue {base}: is no file of experts, so --to expert cannot change it")
+        others = {
+            "--run": run,
+            "--picture": picture,
+            "--store": store,
+            "--review": review,
+            "--object-info": object_info,
+        }
+        used = [name for name, value in others.items() if value]
+        config = EXPERT_DESIGNER if designer == DESIGNER else designer
+        file = output if output != STDOUT else None
+        done = generate_expert(
+            instruction, file, base, services_file, used, lines, explain=explain, as_json=as_json, trust=trust,
+            config=config, model_name=model, base_url=base_url,
+        )  # fmt: skip
+        raise typer.Exit(0 if done else EXIT_UNFINISHED)
     given = named_values("--run", "NAME", run)
     known = formats(object_info)
     found, graph = _read_base(base, known) if base else (None, NOTHING)
@@ -138,7 +159,7 @@ def generate(
             Designer, config=designer, store=store, review=review, offer=run_to_end(offer_of(services, wanted.name))
         )
     expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
-    _refuse_embedded(expert.expert.reasoner)
+    refuse_embedded(expert.expert.reasoner)
     listener = DesignListener()
     expert.expert.workflow.add_listener(listener.hear)
     output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
@@ -161,15 +182,6 @@ def generate(
     done = WorkflowStatus.SUCCESS
     status = run_design(design.graph, given, model, base_url, lines, services, trust=trust) if run else done
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
-
-
-def _refuse_embedded(reasoner: Reasoner) -> None:
-    """Raise InputError if the model would be the embedded one, which cannot plan workflows."""
-    if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
-        raise InputError(
-            "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
-            "or use --base-url and --model"
-        )
 
 
 class _OutputFile:
@@ -401,7 +413,7 @@ def _read_base(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGrap
     """
     data = read_file(path)
     if is_configuration(data):
-        raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
+        raise InputError(f"{path}: configures experts, which can only be changed as such; leave out --to")
     found, graph = read_workflow(path, data, known)
     if not (found.runs or found.designer):
         raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")

@@ -132,9 +132,7 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
     tools: dict[str, Any] = {
         name: {"type": kind} for kind, name in READY.items() if kind != "WEB_SEARCH" or services.search
     }
-    tools |= {
-        _text(tool.get("name") or READY.get(_text(tool.get("type")))): tool for tool in each_of(data.get("tools"))
-    }
+    tools |= {_name_of(tool): tool for tool in each_of(data.get("tools"))}
     described = dict(_READY_TOOLS)
     async with connections() as opened:
         for source in services.known_tools:
@@ -142,6 +140,11 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
             described[source.name] = lines[0] if isinstance(source, Tool) else f"{source.name}: {'; '.join(lines)}"
     outside = {key: data[key] for key in ("search", "http") if data.get(key)}
     return ExpertOffer(tools, described, fields_of(data.get("models")), fields_of(data.get("knowledge")), outside)
+
+
+def _name_of(tool: Mapping[str, Any]) -> str:
+    """Return the name of a tool by its definition."""
+    return _text(tool.get("name")) or READY.get(_text(tool.get("type")), "")
 
 
 def _described(tool: Tool) -> str:
@@ -366,7 +369,7 @@ def _tools(
 
     A function that the request names, as module.function, is a tool; the check of the file finds whether it exists.
     """
-    there = {_text(tool.get("name")) for tool in each_of(base.data.get("tools"))} if base else set[str]()
+    there = {_name_of(tool) for tool in each_of(base.data.get("tools"))} if base else set[str]()
     found, findings = dict[str, Any](), list[str]()
     wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
     for name in dict.fromkeys([*wanted, *plan.get("approve", ())]):
@@ -423,7 +426,7 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
         InputError: Its text cannot be changed in this way.
     """
     file = _with_operators(base, plan, tools, offer)
-    there = {_text(tool.get("name")): number for number, tool in enumerate(list_of(file.data.get("tools")))}
+    there = {_name_of(fields_of(tool)): number for number, tool in enumerate(list_of(file.data.get("tools")))}
     for name, tool in tools.items():
         if name not in there:
             file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
@@ -479,7 +482,7 @@ def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: Exper
     """Return the keys of a planned operator as a file has them."""
     fields = {key: planned[key] for key in ("instruction", "output", "tools", "ports", "check") if planned.get(key)}
     if "tools" in fields:
-        fields["tools"] = [_text(fields_of(tools.get(name)).get("name")) or name for name in fields["tools"]]
+        fields["tools"] = [_name_of(fields_of(tools.get(name))) or name for name in fields["tools"]]
     if planned.get("map"):
         fields["map"] = {"over": planned["map"]}
     if planned.get("model"):

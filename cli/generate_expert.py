@@ -1,0 +1,159 @@
+"""`operad generate --to expert`: files of experts from instructions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection
+from difflib import unified_diff
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+
+from operad.cli.ask import Lines
+from operad.cli.follow import follow, run_to_end, say
+from operad.cli.formats import STDOUT, refuse_unwritable, write_file
+from operad.cli.generate_events import DesignListener
+from operad.cli.generate_run import services_for
+from operad.cli.process import put
+from operad.cli.trust_store import trusting
+from operad.configs.expert_generation import ExpertDesign, ExpertDesigner, expert_offer
+from operad.configs.flow import is_configuration, read_file
+from operad.flows.formats.table import find_format
+from operad.runtime.models.embedded import EmbeddedModel
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
+from operad.runtime.values.errors import InputError
+from operad.runtime.values.text import printable
+
+EXPERT = "expert"
+"""Name of the kind of file, for ``--to``."""
+
+
+def generate_expert(
+    instruction: str | None,
+    output: str | None,
+    base: str | None,
+    services_file: Path | None,
+    used: Collection[str],
+    lines: Lines,
+    *,
+    explain: bool,
+    as_json: bool,
+    trust: bool,
+    **options: Any,
+) -> bool:
+    """Generate the file of an expert, or change one, and print the result; return True if nothing is left to correct.
+
+    Args:
+        instruction: The request.
+        output: The file to write; None for stdout.
+        base: The file to change.
+        services_file: The file of services whose tools, models and knowledge the expert may use.
+        used: Options that were given and are for workflows only.
+        lines: Lines that a person types.
+        explain: True to print the parts of the prompt.
+        as_json: True to print the result as JSON.
+        trust: True if files may do what they can.
+        options: Further arguments of `ExpertDesigner`.
+
+    Raises:
+        InputError: An option or a file does not fit.
+    """
+    folder = _checked_folder(output, base, services_file, used)
+    if instruction is None:
+        raise InputError('say what the expert should do: operad generate --to expert "…"')
+    before = read_file(base).decode() if base else ""
+    offer = run_to_end(expert_offer(services_for(services_file, trust), services_file))
+    designer = trusting(lambda trusted: ExpertDesigner(offer=offer, folder=folder, trust=trusted, **options), trust)
+    refuse_embedded(designer.expert.reasoner)
+    listener = DesignListener()
+    designer.expert.workflow.add_listener(listener.hear)
+
+    async def work() -> ExpertDesign:
+        job = await designer.job(instruction, before)
+        return designer.result(await follow(designer.expert, job, [], {}, None, lines, brief=True), before)
+
+    design = run_to_end(work())
+    if output and design.text:
+        write_file(output, design.text.encode())
+    explained = list(listener.lines())[:-1] if explain else []
+    if as_json:
+        put(json.dumps(_as_json(design, explained, written=bool(output)), indent=2, ensure_ascii=False))
+    elif design.text and output:
+        print("\n".join(map(printable, _changes(design))))
+    elif design.text:
+        write_file(STDOUT, design.text.encode())
+    if not as_json:
+        _print_remarks(design, explained)
+    return design.accepted
+
+
+def refuse_embedded(reasoner: Reasoner) -> None:
+    """Raise InputError if the model would be the embedded one, which cannot plan workflows."""
+    if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
+        raise InputError(
+            "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
+            "or use --base-url and --model"
+        )
+
+
+def _checked_folder(output: str | None, base: str | None, services: Path | None, used: Collection[str]) -> Path:
+    """Return the folder of the file, beside which its modules lie.
+
+    Raises:
+        InputError: An option is for workflows, or the file cannot be written there.
+    """
+    if used:
+        raise InputError(f"{', '.join(used)}: is for workflows, not for experts")
+    folders = {Path(path).resolve().parent for path in (services, output) if path}
+    if len(folders) > 1:
+        raise InputError(f"-o {output}: must be in the folder of {services}, as its tools and paths are found there")
+    if output:
+        refuse_unwritable(output)
+        _refuse_overwriting(output, base)
+    return folders.pop() if folders else Path(base or "x").resolve().parent
+
+
+def _refuse_overwriting(output: str, base: str | None) -> None:
+    """Raise InputError if the output is an existing file of experts or workflow, except the one that is changed."""
+    if not Path(output).is_file() or (base and Path(base).resolve() == Path(output).resolve()):
+        return
+    data = read_file(output)
+    if is_configuration(data):
+        raise InputError(f"-o {output}: configures experts; change it with --continue {output}, or name another file")
+    if find_format(data) is not None:
+        raise InputError(f"-o {output}: holds a workflow; name another file")
+
+
+def _changes(design: ExpertDesign) -> list[str]:
+    """Return the changed lines of the file, with + or - before each."""
+    lines = unified_diff(design.before.splitlines(), design.text.splitlines(), n=0, lineterm="")
+    return [line for line in list(lines)[2:] if not line.startswith("@@")]
+
+
+def _print_remarks(design: ExpertDesign, explained: Collection[str]) -> None:
+    """Print what there is to say on a design to stderr."""
+    console = Console(stderr=True)
+    for line in (
+        *explained,
+        *(f"note: {note}" for note in design.notes),
+        *(f"left out: {name}: {reason}" for name, reason in design.left_out.items()),
+        *(f"left: {finding}" for finding in design.findings),
+    ):
+        say(console, line)
+    if not design.accepted:
+        say(console, f"not finished; {'this is the best attempt' if design.text else 'nothing was written'}")
+
+
+def _as_json(design: ExpertDesign, explained: Collection[str], *, written: bool) -> dict[str, Any]:
+    return {
+        "accepted": design.accepted,
+        "findings": design.findings,
+        "notes": design.notes,
+        "left_out": design.left_out,
+        "changes": _changes(design) if design.text else [],
+        "format": EXPERT,
+        "tokens": design.message.usage.tokens,
+        **({"explained": list(explained)} if explained else {}),
+        **({"expert": design.text} if design.text and not written else {}),
+    }
