@@ -34,7 +34,7 @@ from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import read_document
 from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError, describe, did_you_mean
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.sync import run_sync
@@ -78,9 +78,8 @@ _PLAN: Schema = {
 }
 
 _CHANGE = """\
-A file exists. Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the \
-names of operators to remove. Leave out `workflow`, `criteria`, `name` and `description` where they stay; otherwise \
-write them whole. Everything else of the file stays as it is."""
+Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
+remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole."""
 
 _READY_TOOLS = {
     "web_reader": "web_reader(url): a web page as text",
@@ -169,7 +168,7 @@ class ExpertDesign:
     @property
     def accepted(self) -> bool:
         """True if the file has no issues, and does everything that was asked for."""
-        return bool(self.text) and not self.findings and not self.left_out
+        return self.message.status is WorkflowStatus.SUCCESS
 
     @property
     def findings(self) -> list[str]:
@@ -294,7 +293,7 @@ class WriteExpert(Stage):
         parts = [
             Part("Rules", _rules(), fixed=True),
             Part("Tools", offer.shown),
-            *([Part("The file", base.text, data=True), Part("Its change", _CHANGE)] if base else []),
+            *([Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)] if base else []),
         ]
         schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
@@ -321,8 +320,10 @@ class WriteExpert(Stage):
         try:
             await until_fit(attempt, MAX_TRIES)
         except UnfitError as unfit:
-            best = best or {"expert": "", "findings": [str(unfit)]}
-        return self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
+            best = best or {"expert": "", "findings": [str(unfit)], "left_out": {}}
+        message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
+        is_done = best["expert"] and not best["findings"] and not best["left_out"]
+        return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
 
 
 @cache
@@ -537,21 +538,25 @@ def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None
 def _lost_names(
     file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
 ) -> Iterator[str]:
-    """Yield the names that a request marks, or that the file had before, and that are neither inputs nor results."""
-    operators = {name: _fields(fields) for name, (_, fields) in file.definitions().items()}
+    """Yield the names that a request marks, or that the file had before, and that are neither inputs nor results.
+
+    `neither` is believed for a variable only if some operator has it; in backquotes may also stand a tool, an operator or
+    a choice of an answer.
+    """
+    operators = {name: fields for name, (_, fields) in file.definitions().items()}
+    inner = set[str]().union(*map(_fields, operators.values()))
+    words = set(re.findall(r"[\w-]+", "".join(f"{_output(each)} {each.get('ports')}" for each in operators.values())))
     given, before = _inputs_and_results(file), _inputs_and_results(base) if base else set[str]()
-    inner = set[str]().union(*operators.values())
     neither, marked = fields_of(plan.get("neither")), marked_names(request)
     for name in dict.fromkeys([*marked, *before]):
-        is_variable = marked.get(name, False)
-        is_excused = name in neither and (not is_variable or name in before or name in inner)
-        if name in given or is_excused or name in fields_of(plan.get("left_out")):
-            continue
-        if is_variable or not (name in marked and name in (*operators, *tools)):
+        is_variable, was_there = marked.get(name, False), name in before
+        is_excused = name in neither and (not is_variable or was_there or name in words)
+        is_mentioned = name in marked and not is_variable and name in {*operators, *tools, *(words - inner)}
+        if name not in given and not is_excused and not is_mentioned and name not in fields_of(plan.get("left_out")):
             yield (
-                f"the job marks {name!r}, or the file had it, and it is neither an input nor a field of the result"
-                f"{did_you_mean(name, given)}: add it to the `output` of the last operator, or to `inputs`; if it is "
-                "something else, say what in `neither`"
+                f"{name}: {'the file had it' if was_there else 'the job marks it'}, and it is neither an input nor a field "
+                f"of the result{did_you_mean(name, given)}: add it to the `output` of the last operator, or to `inputs`; if "
+                "it is something else, say what in `neither`"
             )
 
 
@@ -578,6 +583,10 @@ def _read(file: ExpertFile) -> dict[str, str]:
 
 def _fields(operator: Mapping[str, Any]) -> set[str]:
     """Return the names of the fields of an operator's answer, also of nested ones."""
-    output = operator.get("output", operator.get("output_schema"))
-    text = json.dumps(output, ensure_ascii=False) if isinstance(output, dict | list) else _text(output)
-    return set(re.findall(r"(\w[\w-]*)\??[\"']?\s*:", text))
+    return set(re.findall(r"([\w-]+)\??[\"']?\s*:", _output(operator)))
+
+
+def _output(operator: Mapping[str, Any]) -> str:
+    """Return the form of an operator's answer as text."""
+    output = operator.get("output") or operator.get("output_schema") or fields_of(operator.get("params")).get("outputs")
+    return output if isinstance(output, str) else json.dumps(output or {}, ensure_ascii=False)
