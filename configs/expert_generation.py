@@ -51,7 +51,7 @@ _OBJECT: Schema = {"type": "object"}
 _OPERATOR: Schema = {
     "type": "object",
     "properties": {
-        "name": _TEXT, "instruction": _TEXT, "output": _OBJECT, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
+        "name": _TEXT, "instruction": _TEXT, "output": {}, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
         "map": _TEXT, "model": _TEXT,
     },
     "required": ["name"],
@@ -290,11 +290,9 @@ class WriteExpert(Stage):
         job = call.job
         offer = ExpertOffer(**fields_of(job.inputs["offer"]))
         base = ExpertFile(_text(job.inputs["expert"]), NAME) if job.inputs["expert"] else None
-        parts = [
-            Part("Rules", _rules(), fixed=True),
-            Part("Tools", offer.shown),
-            *([Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)] if base else []),
-        ]
+        parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
+        if base:
+            parts += [Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)]
         schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
         answers: list[str] = []
@@ -302,25 +300,24 @@ class WriteExpert(Stage):
         async def attempt(lesson: str) -> None:
             nonlocal best
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
-            try:
-                answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
-                plan = _without_null(schema.validate(answer))
-            except (AnswerError, ModelError) as error:
-                if not answers and isinstance(error, ModelError):
-                    raise
-                raise UnfitError(describe(error)) from error
+            answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
+            plan = _without_null(schema.validate(answer))
             answers.append(json.dumps(plan, ensure_ascii=False))
             text, findings = _file_of(plan, offer, base, job.goal, Path(_text(job.inputs["folder"])))
-            if not best or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
-                best = {"expert": text, "findings": findings, "notes": texts_in(plan.get("notes"))}
-                best["left_out"] = fields_of(plan.get("left_out"))
+            if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
+                best = {"expert": text or best.get("expert", ""), "findings": findings}
+                best |= {"notes": texts_in(plan.get("notes")), "left_out": fields_of(plan.get("left_out"))}
             if findings:
                 raise UnfitError("\n".join(f"- {finding}" for finding in findings))
 
         try:
             await until_fit(attempt, MAX_TRIES)
-        except UnfitError as unfit:
-            best = best or {"expert": "", "findings": [str(unfit)], "left_out": {}}
+        except UnfitError:  # `best` has the findings
+            pass
+        except (AnswerError, ModelError) as error:
+            if isinstance(error, ModelError) and not best:
+                raise
+            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
         message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
         is_done = best["expert"] and not best["findings"] and not best["left_out"]
         return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
@@ -354,6 +351,10 @@ def _file_of(
     try:
         text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
         file = ExpertFile(text, NAME)
+        if base and text == base.text:
+            return "", [] if plan.get("left_out") else [
+                "nothing changes; if nothing can be changed, `left_out` says why"
+            ]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, NAME, folder)
     except InvalidError as error:
@@ -368,7 +369,7 @@ def _tools(
 ) -> tuple[dict[str, Any], list[str]]:
     """Return the definitions of the tools of a plan by name, and findings on those that do not exist.
 
-    A function that the request names, as module.function, is a tool; the check of the file finds whether it exists.
+    A function is a tool if the request names it with its module; the check of the file finds whether it exists.
     """
     there = {_name_of(tool) for tool in each_of(base.data.get("tools"))} if base else set[str]()
     found, findings = dict[str, Any](), list[str]()
@@ -377,7 +378,7 @@ def _tools(
         dotted = name.replace(":", ".")
         if name in offer.tools or name in there:
             found[name] = offer.tools.get(name)
-        elif all(dotted.rpartition(".")) and dotted in request.replace(":", "."):
+        elif all(parts := dotted.rpartition(".")) and parts[0] in request and parts[2] in request:
             found[name] = dotted_tool(dotted)
         else:
             known = [*there, *offer.tools]
@@ -402,9 +403,10 @@ def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[st
 def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
     """Return the text of a new file."""
     name, description = _text(plan.get("name")) or "Expert", _text(plan.get("description"))
+    alone = [[each["name"]] for each in plan["operators"]] if len(plan["operators"]) == 1 else []
     expert: dict[str, Any] = {
         "profile": {"name": name, "desc": description},
-        "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow", ())],
+        "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow") or alone],
         "evaluator": {"instruction": _criteria(plan)},
         "max_rounds": plan.get("max_rounds"),
     }
