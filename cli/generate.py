@@ -39,7 +39,7 @@ from operad.flows.formats.table import find_format, formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph, draw
 from operad.operators.integration import named
-from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
+from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError, did_you_mean
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.text import printable
 
@@ -140,6 +140,9 @@ def generate(
         raise typer.Exit(0 if done else EXIT_UNFINISHED)
     given = named_values("--run", "NAME", run)
     known = formats(object_info)
+    if to is not None and to not in known:
+        names = [*known, EXPERT]
+        raise InputError(f"--to {to}: there is no such format{did_you_mean(to, names)}; there are: {', '.join(names)}")
     found, graph = _read_base(base, known) if base else (None, NOTHING)
     file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)

@@ -59,12 +59,12 @@ def generate_expert(
     Raises:
         InputError: An option or a file does not fit.
     """
-    folder = _checked_folder(output, base, services_file, used)
+    file = _checked_file(output, base, services_file, used)
     if instruction is None:
         raise InputError('say what the expert should do: operad generate --to expert "…"')
     before = read_file(base).decode() if base else ""
     offer = run_to_end(expert_offer(services_for(services_file, trust), services_file))
-    designer = trusting(lambda trusted: ExpertDesigner(offer=offer, folder=folder, trust=trusted, **options), trust)
+    designer = trusting(lambda trusted: ExpertDesigner(offer=offer, file=file, trust=trusted, **options), trust)
     refuse_embedded(designer.expert.reasoner)
     listener = DesignListener()
     designer.expert.workflow.add_listener(listener.hear)
@@ -84,7 +84,7 @@ def generate_expert(
     elif design.text:
         write_file(STDOUT, design.text.encode())
     if not as_json:
-        _print_remarks(design, explained)
+        _print_remarks(design, explained, base)
     return design.accepted
 
 
@@ -97,21 +97,21 @@ def refuse_embedded(reasoner: Reasoner) -> None:
         )
 
 
-def _checked_folder(output: str | None, base: str | None, services: Path | None, used: Collection[str]) -> Path:
-    """Return the folder of the file, beside which its modules lie.
+def _checked_file(output: str | None, base: str | None, services: Path | None, used: Collection[str]) -> str:
+    """Return the path of the file, beside which its modules lie.
 
     Raises:
         InputError: An option is for workflows, or the file cannot be written there.
     """
     if used:
         raise InputError(f"{', '.join(used)}: is for workflows, not for experts")
-    folders = {Path(path).resolve().parent for path in (services, output) if path}
-    if len(folders) > 1:
-        raise InputError(f"-o {output}: must be in the folder of {services}, as its tools and paths are found there")
+    beside = next((str(path) for path in (services, base) if path), None)
+    if output and beside and Path(beside).resolve().parent != Path(output).resolve().parent:
+        raise InputError(f"-o {output}: must be in the folder of {beside}, whose modules and paths are found there")
     if output:
         refuse_unwritable(output)
         _refuse_overwriting(output, base)
-    return folders.pop() if folders else Path(base or "x").resolve().parent
+    return output or base or str(Path(beside or "").with_name("expert.yaml") if beside else "expert.yaml")
 
 
 def _refuse_overwriting(output: str, base: str | None) -> None:
@@ -131,7 +131,7 @@ def _changes(design: ExpertDesign) -> list[str]:
     return [line for line in list(lines)[2:] if not line.startswith("@@")]
 
 
-def _print_remarks(design: ExpertDesign, explained: Collection[str]) -> None:
+def _print_remarks(design: ExpertDesign, explained: Collection[str], base: str | None) -> None:
     """Print what there is to say on a design to stderr."""
     console = Console(stderr=True)
     for line in (
@@ -142,7 +142,8 @@ def _print_remarks(design: ExpertDesign, explained: Collection[str]) -> None:
     ):
         say(console, line)
     if not design.accepted:
-        say(console, f"not finished; {'this is the best attempt' if design.text else 'nothing was written'}")
+        kept = f"{base} is as it was" if base else "nothing was written"
+        say(console, f"not finished; {'this is the best attempt' if design.text else kept}")
 
 
 def _as_json(design: ExpertDesign, explained: Collection[str], *, written: bool) -> dict[str, Any]:

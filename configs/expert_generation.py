@@ -33,7 +33,15 @@ from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import read_document
-from operad.runtime.values.errors import AnswerError, InputError, InvalidError, ModelError, describe, did_you_mean
+from operad.runtime.values.errors import (
+    AnswerError,
+    InputError,
+    InvalidError,
+    ModelError,
+    RequestError,
+    describe,
+    did_you_mean,
+)
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import Schema
@@ -91,7 +99,7 @@ _READY_TOOLS = {
 
 @dataclass(frozen=True, slots=True)
 class ExpertOffer:
-    """What an expert may use beside its model.
+    """Tools, models and knowledge that an expert may use.
 
     Attributes:
         tools: Definitions of tools by name, as files of experts have them.
@@ -117,7 +125,7 @@ class ExpertOffer:
 
 
 async def expert_offer(services: Services, file: Path | None = None) -> ExpertOffer:
-    """Return what experts may use: the services of a file, and tools that come with operad.
+    """Return the offer for experts: the services of a file, and tools that come with operad.
 
     Args:
         services: The loaded services; MCP servers are asked for their tools.
@@ -199,7 +207,7 @@ class ExpertDesigner:
         base_url: An endpoint, instead of the configuration's.
         trust: True if the configuration may do what it can; see `load`.
         offer: Tools, models and knowledge that experts may use, of `expert_offer`; by default tools that come with operad.
-        folder: Folder of the file, beside which its modules lie.
+        file: Path of the file, for its issues; its modules lie beside it.
 
     Raises:
         InputError: The configuration does not exist.
@@ -215,10 +223,10 @@ class ExpertDesigner:
         base_url: str | None = None,
         trust: Trust = False,
         offer: ExpertOffer | None = None,
-        folder: Path = Path(),
+        file: str = "expert.yaml",
     ) -> None:
         self._offer = offer
-        self._folder = folder
+        self._file = file
         self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
 
     async def job(self, instruction: str, base: str = "") -> Job:
@@ -236,11 +244,13 @@ class ExpertDesigner:
             raise InputError(
                 "the instruction is empty: say what the expert is asked, what it does, and what it answers"
             )
-        if base and len(preview_text(base, NAME, self._folder).profiles) != 1:
-            raise InputError("only a file with one expert can be changed in words; edit the others in the file")
+        if base and len(preview_text(base, self._file, Path(self._file).parent).profiles) != 1:
+            raise InputError(
+                f"{self._file}: only a file with one expert can be changed in words; edit the others in the file"
+            )
         offer = self._offer or await expert_offer(Services())
         inputs: dict[str, Any] = {"offer": {name: getattr(offer, name) for name in ExpertOffer.__slots__}}
-        return Job(goal=instruction.strip(), inputs={**inputs, "expert": base, "folder": str(self._folder)})
+        return Job(goal=instruction.strip(), inputs={**inputs, "expert": base, "file": self._file})
 
     def design(self, instruction: str, base: str = "") -> ExpertDesign:
         """Generate or change a file, and wait for it; for callers without an event loop. See `adesign`.
@@ -268,10 +278,6 @@ class ExpertDesigner:
         return ExpertDesign(_text(message.outputs.get("expert")), base, message)
 
 
-NAME = "expert.yaml"
-"""Name of the file in issues."""
-
-
 class WriteExpert(Stage):
     """Writes the file of an expert, by a plan of the model; issues of the file go back to the model.
 
@@ -289,7 +295,8 @@ class WriteExpert(Stage):
         """Ask the model for a plan until the file of it has no findings; keep the file with the fewest."""
         job = call.job
         offer = ExpertOffer(**fields_of(job.inputs["offer"]))
-        base = ExpertFile(_text(job.inputs["expert"]), NAME) if job.inputs["expert"] else None
+        path = _text(job.inputs["file"])
+        base = ExpertFile(_text(job.inputs["expert"]), path) if job.inputs["expert"] else None
         parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
         if base:
             parts += [Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)]
@@ -303,7 +310,7 @@ class WriteExpert(Stage):
             answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
             plan = _without_null(schema.validate(answer))
             answers.append(json.dumps(plan, ensure_ascii=False))
-            text, findings = _file_of(plan, offer, base, job.goal, Path(_text(job.inputs["folder"])))
+            text, findings = _file_of(plan, offer, base, job.goal, path)
             if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
                 best |= {"notes": texts_in(plan.get("notes")), "left_out": fields_of(plan.get("left_out"))}
@@ -315,9 +322,11 @@ class WriteExpert(Stage):
         except UnfitError:  # `best` has the findings
             pass
         except (AnswerError, ModelError) as error:
-            if isinstance(error, ModelError) and not best:
+            refusal = error.refusal if isinstance(error, RequestError) else ""
+            if isinstance(error, ModelError) and not (best or refusal):
                 raise
-            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
+            reason = f"the model refuses: {refusal}" if refusal else describe(error)
+            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), reason]}
         message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
         is_done = best["expert"] and not best["findings"] and not best["left_out"]
         return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
@@ -339,7 +348,7 @@ def _without_null(value: Any) -> Any:
 
 
 def _file_of(
-    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, folder: Path
+    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
 ) -> tuple[str, list[str]]:
     """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
     if not plan["operators"] and base is None:
@@ -350,15 +359,15 @@ def _file_of(
     text = ""
     try:
         text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
-        file = ExpertFile(text, NAME)
+        file = ExpertFile(text, path)
         if base and text == base.text:
             return "", [] if plan.get("left_out") else [
                 "nothing changes; if nothing can be changed, `left_out` says why"
             ]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
-        preview_text(text, NAME, folder)
+        preview_text(text, path, Path(path).parent)
     except InvalidError as error:
-        findings += [issue_line(placed(issue, NAME)._replace(line=0)) for issue in error.issues]
+        findings += [issue_line(placed(issue, path)._replace(line=0)) for issue in error.issues]
     except InputError as error:
         findings.append(str(error))
     return text, list(dict.fromkeys(findings))
@@ -518,7 +527,7 @@ def _services(tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
 
 
 def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None) -> Iterator[str]:
-    """Yield what a file lacks, beside its issues: operators in its chains, criteria, and inputs."""
+    """Yield the faults of a file, beside its issues: operators in its chains, criteria, and inputs."""
     steps = {item.name for chain in file.chains(0) for item in chain}
     for name in (each["name"] for each in plan["operators"]):
         if name not in steps and name not in file.evaluators(0):
