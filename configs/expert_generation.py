@@ -19,7 +19,7 @@ from operad.configs.loader import load, preview_text
 from operad.configs.reading import name_tools
 from operad.configs.schema import READY, dotted_tool
 from operad.flows.formats.shapes import each_of, fields_of, list_of
-from operad.flows.formats.yaml_text import serialized, value_node
+from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
 from operad.flows.generation.names import marked_names
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import Stage, task_of, texts_in
@@ -190,7 +190,7 @@ class ExpertDesign:
 
     @property
     def left_out(self) -> dict[str, str]:
-        """What was asked for and is not done, each with the reason."""
+        """Requests that are not fulfilled, each with the reason."""
         return {name: str(reason) for name, reason in fields_of(self.message.outputs.get("left_out")).items()}
 
 
@@ -428,7 +428,14 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
         "operators": [{"name": each["name"], **_operator(each, tools, offer)} for each in plan["operators"]],
         "experts": [{key: value for key, value in expert.items() if value and value != {"instruction": ""}}],
     }
-    return serialized(value_node({key: value for key, value in values.items() if value}))
+    nodes = {
+        key: list_node([mapping_node({name: value_node(item) for name, item in part.items()}) for part in value])
+        if key in ("operators", "experts")
+        else value_node(value)
+        for key, value in values.items()
+        if value
+    }
+    return serialized(mapping_node(nodes))
 
 
 def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
