@@ -119,7 +119,9 @@ class ExpertFile:
             InputError: The path does not exist, or leads to a part that is shared by an anchor.
         """
         values = self.values
-        holder: dict[str, Any] = _at(values, path)
+        holder = _at(values, path)
+        if not isinstance(holder, dict):
+            raise InputError(f"{path_of(path)}: is no mapping; edit it in the file")
         for key, value in fields.items():
             other = {"output": "output_schema", "desc": "description"}.get(key, key)
             holder[other if other in holder else key] = value

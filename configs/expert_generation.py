@@ -76,6 +76,8 @@ _PLAN: Schema = {
         "workflow": {"type": "array", "items": _TEXTS},
         "criteria": _TEXTS,
         "max_rounds": {"type": "integer"},
+        "budget": _OBJECT,
+        "reasoner": {"enum": ["MONO", "DUAL"]},
         "approve": _TEXTS,
         "knowledge": _TEXT,
         "notes": _TEXTS,
@@ -88,6 +90,9 @@ _PLAN: Schema = {
 _CHANGE = """\
 Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
 remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole."""
+
+MAX_CHARACTERS = 40_000
+"""Maximum length of a file that is shown to a model."""
 
 _READY_TOOLS = {
     "web_reader": "web_reader(url): a web page as text",
@@ -149,9 +154,10 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
     return ExpertOffer(tools, described, fields_of(data.get("models")), fields_of(data.get("knowledge")), outside)
 
 
-def _name_of(tool: Mapping[str, Any]) -> str:
-    """Return the name of a tool by its definition."""
-    return _text(tool.get("name")) or READY.get(_text(tool.get("type")), "")
+def _name_of(tool: Any) -> str:
+    """Return the name of a tool by its definition, or by its module and name."""
+    fields = fields_of(tool)
+    return _text(fields.get("name")) or READY.get(_text(fields.get("type")), "") or _text(tool).rpartition(".")[2]
 
 
 def _described(tool: Tool) -> str:
@@ -243,6 +249,10 @@ class ExpertDesigner:
         if not instruction.strip():
             raise InputError(
                 "the instruction is empty: say what the expert is asked, what it does, and what it answers"
+            )
+        if len(base) > MAX_CHARACTERS:
+            raise InputError(
+                f"{self._file}: has {len(base):,} characters; a model is shown {MAX_CHARACTERS:,} at most: edit the file"
             )
         if base and len(preview_text(base, self._file, Path(self._file).parent).profiles) != 1:
             raise InputError(
@@ -354,7 +364,8 @@ def _file_of(
     if not plan["operators"] and base is None:
         return "", [] if plan.get("left_out") else ["there is no operator; if nothing can be done, `left_out` says why"]
     tools, findings = _tools(plan, offer, base, request)
-    findings += _unknown("model", (each.get("model") for each in plan["operators"]), offer.models)
+    models = [each.get("model") for each in plan["operators"] if _text(each.get("model")) not in request]
+    findings += _unknown("model", models, offer.models)
     findings += _unknown("knowledge base", [plan.get("knowledge")], offer.knowledge)
     text = ""
     try:
@@ -380,17 +391,24 @@ def _tools(
 
     A function is a tool if the request names it with its module; the check of the file finds whether it exists.
     """
-    there = {_name_of(tool) for tool in each_of(base.data.get("tools"))} if base else set[str]()
+    there = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
+    inline = (
+        [tool for _, fields in base.definitions().values() for tool in list_of(fields.get("tools"))] if base else []
+    )
+    defined = {
+        _name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool
+    }
+    defined |= offer.tools
     found, findings = dict[str, Any](), list[str]()
     wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
     for name in dict.fromkeys([*wanted, *plan.get("approve", ())]):
         dotted = name.replace(":", ".")
-        if name in offer.tools or name in there:
-            found[name] = offer.tools.get(name)
+        if name in defined or name in there:
+            found[name] = defined.get(name)
         elif all(parts := dotted.rpartition(".")) and parts[0] in request and parts[2] in request:
             found[name] = dotted_tool(dotted)
         else:
-            known = [*there, *offer.tools]
+            known = [*there, *defined]
             findings.append(
                 f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
                 "in `left_out` what the job asks of it"
@@ -417,11 +435,11 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
         "profile": {"name": name, "desc": description},
         "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow") or alone],
         "evaluator": {"instruction": _criteria(plan)},
-        "max_rounds": plan.get("max_rounds"),
+        **_limits(plan),
     }
     values: dict[str, Any] = {
         "app": {"name": name, "desc": description},
-        "reasoner": {"type": "MONO"},
+        "reasoner": {"type": plan.get("reasoner") or "MONO"},
         "tools": list(tools.values()),
         "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
         "services": _services(tools, offer),
@@ -445,7 +463,7 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
         InputError: Its text cannot be changed in this way.
     """
     file = _with_operators(base, plan, tools, offer)
-    there = {_name_of(fields_of(tool)): number for number, tool in enumerate(list_of(file.data.get("tools")))}
+    there = {_name_of(tool): number for number, tool in enumerate(list_of(file.data.get("tools")))}
     for name, tool in tools.items():
         if name not in there:
             file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
@@ -454,12 +472,12 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     whole: dict[str, Any] = {
         "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
         "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
+        "reasoner": plan.get("reasoner") and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
     }
     file = file.with_fields((), {key: value for key, value in whole.items() if value})
     profile = {"name": plan.get("name"), "desc": plan.get("description")}
     file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
-    if plan.get("max_rounds"):
-        file = file.with_fields(("experts", 0), {"max_rounds": plan["max_rounds"]})
+    file = file.with_fields(("experts", 0), _limits(plan))
     return (_with_criteria(file, plan) if plan.get("criteria") else file).text
 
 
@@ -501,12 +519,16 @@ def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: Exper
     """Return the keys of a planned operator as a file has them."""
     fields = {key: planned[key] for key in ("instruction", "output", "tools", "ports", "check") if planned.get(key)}
     if "tools" in fields:
-        fields["tools"] = [_name_of(fields_of(tools.get(name))) or name for name in fields["tools"]]
+        fields["tools"] = [_name_of(tools.get(name)) or name for name in fields["tools"]]
     if planned.get("map"):
         fields["map"] = {"over": planned["map"]}
     if planned.get("model"):
         fields["model"] = offer.models.get(planned["model"], planned["model"])
     return fields
+
+
+def _limits(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: plan[key] for key in ("max_rounds", "budget") if plan.get(key)}
 
 
 def _text(value: Any) -> str:
@@ -539,7 +561,7 @@ def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None
     for name in (each["name"] for each in plan["operators"]):
         if name not in steps and name not in file.evaluators(0):
             yield f"operator {name!r} never runs: `workflow` does not name it"
-    if not file.evaluators(0) and not plan.get("notes"):
+    if base is None and not file.evaluators(0) and not plan.get("notes"):
         yield "there are no `criteria`; if the job wants no evaluator, a note says so"
     read, known = _read(file), {*file.definitions(), *fields_of(plan.get("inputs")), *(_read(base) if base else ())}
     for name in fields_of(plan.get("inputs")):
