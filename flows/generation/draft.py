@@ -216,9 +216,9 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
 
 def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, VariableType]:
     """Return the outputs that nodes of a planned node's type have, by the example of the type."""
-    declared = types[node.type]
+    declared = types.get(node.type)
     try:
-        return declared(node.id, declared.example).outputs(lambda _: VariableType.ANY)
+        return {} if declared is None else declared(node.id, declared.example).outputs(lambda _: VariableType.ANY)
     except InvalidError:  # the example of the type is incomplete
         return {}
 
@@ -257,7 +257,10 @@ def _drafted_node(
     if planned is None or (planned.change == "keep" and existing is not None):
         assert existing is not None  # noqa: S101 - a node is planned or exists
         return existing
-    written = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
+    drafted = {**(planned.params or {}), **params.get(planned.id, {})}
+    written = (
+        params_of(types[planned.type], drafted, ids) if planned.type in types else drafted
+    )  # which the check finds
     declared = [[variable.name, variable.type] for variable in planned.declares]
     if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
         written[key] = declared
@@ -281,12 +284,11 @@ def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType
     faults: list[str] = []
     for node in plan.nodes:
         for replacement in node.replace if node.id in base.by_id else ():
-            if not replacement.old or not replacement.param:
-                faults.append(f"node {node.id!r}, replace: `param` and `old` must say something")
-                continue
+            if not (replacement.param and replacement.old):
+                continue  # `normal_plan` found it
             operation = ReplaceText(node=node.id, path=replacement.param, old=replacement.old, new=replacement.new)
             found = list(operation.faults(base, types))
-            faults += [f"node {node.id!r}, replace: {fault.what}" for fault in found]
+            faults += [f"[plan] {node.id}: the text was not replaced: {fault.what}" for fault in found]
             base = base if found else operation.apply(base, types)
     return base, faults
 

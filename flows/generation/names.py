@@ -7,11 +7,13 @@ No sentence is read. Whether a name is an input or an output is up to the plan; 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
+from difflib import get_close_matches
 from typing import Any
 
 from operad.flows.check import Checker, NodeType
 from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.generation.plan import Plan
 from operad.flows.node_graph import NodeGraph
 
 _VARIABLE = (
@@ -103,37 +105,33 @@ def missing_names(
     graph: NodeGraph,
     base: NodeGraph,
     types: Mapping[str, NodeType],
-    neither: Collection[str] = (),
+    plan: Plan,
     known: Collection[str] = (),
 ) -> Iterator[str]:
-    """Yield a finding for each name that a request marks, or that the workflow had before, and that is not there.
+    """Yield a finding for each name that a request marks and that is neither an input nor an output.
 
     Args:
         request: The latest request.
         graph: The workflow that was made.
         base: The workflow before; without nodes for a new one.
         types: Node types by name.
-        neither: Names that the plan declares to be neither an input nor an output. They are believed if the request does
-            not call them variables, if the workflow had them before, or if a node has a variable of this name.
+        plan: The plan. Names that it declares to be neither an input nor an output are believed if the request does not
+            call them variables, if the workflow had them before, or if a node has a variable of this name. What it
+            leaves out is told to the user, and no finding.
         known: Other names that a request may mention: of tools, models, types, and of other things that are not lost.
     """
     given, before = inputs_and_outputs(graph), inputs_and_outputs(base)
     inner = {name for outputs in Checker(graph, types).outputs.values() for name in outputs}
-    marked = marked_names(request)
+    marked, neither = marked_names(request), plan.neither
+    left_out = {word for pair in plan.left_out.items() for text in pair for word in re.findall(_NAME, text)}
     for name, certain in marked.items():
-        excused = name in neither and (not certain or name in before or name in inner)
+        excused = name in left_out or (name in neither and (not certain or name in before or name in inner))
         if name not in given and not excused and (certain or name not in known):
             code = "variable" if certain and name not in before else "name"
-            yield _finding(code, name, "the request names it, and", given)
-    for name, node in before.items():
-        if name not in given and name not in neither and name not in marked:
-            what = "output" if base.by_id[node].type == "end" else "input"
-            yield _finding("name", name, f"it was an {what} before, and the request does not name it; now", given)
-
-
-def _finding(code: str, name: str, why: str, given: Sequence[str] | Mapping[str, str]) -> str:
-    there = ", ".join(given) or "none"
-    return (
-        f"[{code}] {name}: {why} no input or output has this name; there are: {there:.300}. "
-        "Add or rename one, or contest this"
-    )
+            near = get_close_matches(name, [each for each in given if each not in marked], n=1, cutoff=0.6)
+            advice = f"rename {near[0]!r}, or add it" if near else "add it"
+            there = ", ".join(given) or "none"
+            yield (
+                f"[{code}] {name}: the request names it, and no input or output is called so; there are: {there:.300}; "
+                f"{advice}, or contest this"
+            )
