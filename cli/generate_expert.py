@@ -137,7 +137,9 @@ def _print_remarks(design: ExpertDesign, explained: Collection[str], base: str |
     for line in (
         *explained,
         *(f"note: {note}" for note in design.notes),
-        *(f"left out: {name}: {reason}" for name, reason in design.left_out.items()),
+        *(f"neither input nor output: {name}" for name in design.neither),
+        *(f"no longer an input or output: {name}" for name in design.gone),
+        *(f"left out: {what}" for what in design.left_out),
         *(f"left: {finding}" for finding in design.findings),
     ):
         say(console, line)
@@ -152,6 +154,8 @@ def _as_json(design: ExpertDesign, explained: Collection[str], *, written: bool)
         "findings": design.findings,
         "notes": design.notes,
         "left_out": design.left_out,
+        "neither": design.neither,
+        "gone": design.gone,
         "changes": _changes(design) if design.text else [],
         "format": EXPERT,
         "tokens": design.message.usage.tokens,

@@ -10,7 +10,7 @@ from functools import cache
 from importlib.resources import files
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from operad.configs.capabilities import Trust
 from operad.configs.expert_file import ExpertFile, Item
@@ -20,7 +20,9 @@ from operad.configs.reading import name_tools
 from operad.configs.schema import READY, dotted_tool
 from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
+from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.names import marked_names
+from operad.flows.generation.plan import parsed
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import Stage, task_of, texts_in
 from operad.operators import Services
@@ -29,7 +31,6 @@ from operad.runtime.agents.agent import Expert
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import read_document
@@ -38,7 +39,6 @@ from operad.runtime.values.errors import (
     InputError,
     InvalidError,
     ModelError,
-    RequestError,
     describe,
     did_you_mean,
 )
@@ -195,9 +195,26 @@ class ExpertDesign:
         return texts_in(self.message.outputs.get("notes"))
 
     @property
-    def left_out(self) -> dict[str, str]:
-        """Requests that are not fulfilled, each with the reason."""
-        return {name: str(reason) for name, reason in fields_of(self.message.outputs.get("left_out")).items()}
+    def left_out(self) -> list[str]:
+        """Requests that are not fulfilled, each with the reason; a design that leaves something out is not accepted."""
+        return self._reasons("left_out")
+
+    @property
+    def neither(self) -> list[str]:
+        """Names in the request that are neither inputs nor results, each with the model's words for it."""
+        return self._reasons("neither")
+
+    @property
+    def gone(self) -> list[str]:
+        """Inputs and fields of the result that the file had before and has no longer."""
+        before, now = (
+            _inputs_and_results(ExpertFile(text)) if text else set[str]() for text in (self.before, self.text)
+        )
+        return sorted(before - now) if self.text else []
+
+    def _reasons(self, key: str) -> list[str]:
+        reasons = fields_of(self.message.outputs.get(key))
+        return [f"{what}: {why}" if why else what for what, why in reasons.items()]
 
 
 class ExpertDesigner:
@@ -312,18 +329,22 @@ class WriteExpert(Stage):
             parts += [Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)]
         schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
-        answers: list[str] = []
+        answers, words = list[str](), list[str]()
 
         async def attempt(lesson: str) -> None:
             nonlocal best
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
-            answer = await ask(call.reasoner, task_of(job, [*parts, *last], schema, [lesson] if lesson else []))
-            plan = _without_null(schema.validate(answer))
+            task = task_of(job, [*parts, *last], schema, [lesson] if lesson else [])
+            answer = await ask_object(call.reasoner, task, _PLAN["properties"])
+            if said := words_of(answer):
+                words.append(f"the model answered without a plan, and said: {said}")
+                raise AnswerError(words[-1]) if len(words) > 1 else UnfitError(words[-1])
+            plan = _normal_plan(answer)
             answers.append(json.dumps(plan, ensure_ascii=False))
             text, findings = _file_of(plan, offer, base, job.goal, path)
             if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
-                best |= {"notes": texts_in(plan.get("notes")), "left_out": fields_of(plan.get("left_out"))}
+                best |= {key: plan[key] for key in ("notes", "left_out", "neither")}
             if findings:
                 raise UnfitError("\n".join(f"- {finding}" for finding in findings))
 
@@ -332,11 +353,9 @@ class WriteExpert(Stage):
         except UnfitError:  # `best` has the findings
             pass
         except (AnswerError, ModelError) as error:
-            refusal = error.refusal if isinstance(error, RequestError) else ""
-            if isinstance(error, ModelError) and not (best or refusal):
+            if isinstance(error, ModelError) and not best:
                 raise
-            reason = f"the model refuses: {refusal}" if refusal else describe(error)
-            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), reason]}
+            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
         message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
         is_done = best["expert"] and not best["findings"] and not best["left_out"]
         return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
@@ -350,11 +369,38 @@ def _rules() -> str:
 # From a plan to a file
 
 
-def _without_null(value: Any) -> Any:
-    """Return JSON without keys whose value is null."""
-    if isinstance(value, dict):
-        return {key: _without_null(item) for key, item in cast("dict[str, Any]", value).items() if item is not None}
-    return [_without_null(item) for item in cast("list[Any]", value)] if isinstance(value, list) else value
+def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan in an answer of any form that has one reading: lists as one text, operators by name."""
+    given = parsed(answer.get("operators"))
+    by_name = [{"name": name, **fields_of(each)} for name, each in fields_of(given).items()]
+    operators = [
+        {
+            "name": _text(each.get("name")).strip(),
+            **{key: _text(each.get(key)) for key in ("instruction", "check", "model") if each.get(key)},
+            **{key: _texts(each.get(key)) for key in ("tools", "ports") if each.get(key)},
+            **({"output": each["output"]} if each.get("output") else {}),
+            **({"map": _text(fields_of(each["map"]).get("over") or each["map"])} if each.get("map") else {}),
+        }
+        for each in by_name or each_of(given)
+    ]
+    chains = list_of(parsed(answer.get("workflow")))
+    plan: dict[str, Any] = {
+        "operators": [each for each in operators if each["name"]],
+        "workflow": [_texts(chain) for chain in chains]
+        if any(map(list_of, chains))
+        else [_texts(chains)] * bool(chains),
+        "max_rounds": answer.get("max_rounds"),
+        "budget": fields_of(answer.get("budget")),
+        **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
+        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes")},
+    }
+    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither")}
+    return plan | {key: fields_of(each) or dict.fromkeys(_texts(each), "") for key, each in reasons.items()}
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a list; a text that stands alone is the only one."""
+    return [text for each in (texts_in(value) or [value]) if (text := _text(each).strip())]
 
 
 def _file_of(
@@ -362,19 +408,17 @@ def _file_of(
 ) -> tuple[str, list[str]]:
     """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
     if not plan["operators"] and base is None:
-        return "", [] if plan.get("left_out") else ["there is no operator; if nothing can be done, `left_out` says why"]
+        return "", [] if plan["left_out"] else ["there is no operator; if nothing can be done, `left_out` says why"]
     tools, findings = _tools(plan, offer, base, request)
     models = [each.get("model") for each in plan["operators"] if _text(each.get("model")) not in request]
     findings += _unknown("model", models, offer.models)
-    findings += _unknown("knowledge base", [plan.get("knowledge")], offer.knowledge)
+    findings += _unknown("knowledge base", [plan["knowledge"]], offer.knowledge)
     text = ""
     try:
         text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
         file = ExpertFile(text, path)
         if base and text == base.text:
-            return "", [] if plan.get("left_out") else [
-                "nothing changes; if nothing can be changed, `left_out` says why"
-            ]
+            return "", [] if plan["left_out"] else ["nothing changes; if nothing can be changed, `left_out` says why"]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, path, Path(path).parent)
     except InvalidError as error:
@@ -401,7 +445,7 @@ def _tools(
     defined |= offer.tools
     found, findings = dict[str, Any](), list[str]()
     wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
-    for name in dict.fromkeys([*wanted, *plan.get("approve", ())]):
+    for name in dict.fromkeys([*wanted, *plan["approve"]]):
         dotted = name.replace(":", ".")
         if name in defined or name in there:
             found[name] = defined.get(name)
@@ -414,8 +458,7 @@ def _tools(
                 "in `left_out` what the job asks of it"
             )
     return {
-        name: {**tool, "approve": True} if tool and name in plan.get("approve", ()) else tool
-        for name, tool in found.items()
+        name: {**tool, "approve": True} if tool and name in plan["approve"] else tool for name, tool in found.items()
     }, findings
 
 
@@ -429,19 +472,19 @@ def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[st
 
 def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
     """Return the text of a new file."""
-    name, description = _text(plan.get("name")) or "Expert", _text(plan.get("description"))
+    name, description = plan["name"] or "Expert", plan["description"]
     alone = [[each["name"]] for each in plan["operators"]] if len(plan["operators"]) == 1 else []
     expert: dict[str, Any] = {
         "profile": {"name": name, "desc": description},
-        "workflow": [[_step(item) for item in chain] for chain in plan.get("workflow") or alone],
+        "workflow": [[_step(item) for item in chain] for chain in plan["workflow"] or alone],
         "evaluator": {"instruction": _criteria(plan)},
         **_limits(plan),
     }
     values: dict[str, Any] = {
         "app": {"name": name, "desc": description},
-        "reasoner": {"type": plan.get("reasoner") or "MONO"},
+        "reasoner": {"type": plan["reasoner"] or "MONO"},
         "tools": list(tools.values()),
-        "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
+        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
         "services": _services(tools, offer),
         "operators": [{"name": each["name"], **_operator(each, tools, offer)} for each in plan["operators"]],
         "experts": [{key: value for key, value in expert.items() if value and value != {"instruction": ""}}],
@@ -467,25 +510,25 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     for name, tool in tools.items():
         if name not in there:
             file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
-        elif name in plan.get("approve", ()):
+        elif name in plan["approve"]:
             file = file.with_fields(("tools", there[name]), {"approve": True})
     whole: dict[str, Any] = {
         "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
-        "knowledgebase": offer.knowledge.get(_text(plan.get("knowledge"))),
-        "reasoner": plan.get("reasoner") and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
+        "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
     }
     file = file.with_fields((), {key: value for key, value in whole.items() if value})
-    profile = {"name": plan.get("name"), "desc": plan.get("description")}
+    profile = {"name": plan["name"], "desc": plan["description"]}
     file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
     file = file.with_fields(("experts", 0), _limits(plan))
-    return (_with_criteria(file, plan) if plan.get("criteria") else file).text
+    return (_with_criteria(file, plan) if plan["criteria"] else file).text
 
 
 def _with_operators(
     file: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer
 ) -> ExpertFile:
     """Return a file with the operators of a plan, without those that it drops, and with its chains."""
-    for name in plan.get("drop", ()):
+    for name in plan["drop"]:
         if name not in file.definitions():
             raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
         file = file.without_operator(0, name, rewire=True)
@@ -496,7 +539,7 @@ def _with_operators(
         else:
             added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
             file = file.with_fields((), {"operators": added})
-    if not plan.get("workflow"):
+    if not plan["workflow"]:
         return file
     steps = [[(_step(item), fields_of(_step(item))) for item in chain] for chain in plan["workflow"]]
     return file.with_chains(
@@ -528,7 +571,7 @@ def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: Exper
 
 
 def _limits(plan: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: plan[key] for key in ("max_rounds", "budget") if plan.get(key)}
+    return {key: plan[key] for key in ("max_rounds", "budget") if plan[key]}
 
 
 def _text(value: Any) -> str:
@@ -541,7 +584,7 @@ def _step(item: str) -> Any:
 
 
 def _criteria(plan: Mapping[str, Any]) -> str:
-    criteria = texts_in(plan.get("criteria"))
+    criteria = plan["criteria"]
     return "\n".join(f"- {each}" for each in criteria) if len(criteria) > 1 else "".join(criteria)
 
 
@@ -561,10 +604,10 @@ def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None
     for name in (each["name"] for each in plan["operators"]):
         if name not in steps and name not in file.evaluators(0):
             yield f"operator {name!r} never runs: `workflow` does not name it"
-    if base is None and not file.evaluators(0) and not plan.get("notes"):
+    if base is None and not file.evaluators(0) and not plan["notes"]:
         yield "there are no `criteria`; if the job wants no evaluator, a note says so"
-    read, known = _read(file), {*file.definitions(), *fields_of(plan.get("inputs")), *(_read(base) if base else ())}
-    for name in fields_of(plan.get("inputs")):
+    read, known = _read(file), {*file.definitions(), *plan["inputs"], *(_read(base) if base else ())}
+    for name in plan["inputs"]:
         if name not in read:
             yield f"no operator reads the input {name!r}: write {{{name}}} in an instruction"
     for name, operator in read.items():
@@ -578,7 +621,7 @@ def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None
 def _lost_names(
     file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
 ) -> Iterator[str]:
-    """Yield the names that a request marks, or that the file had before, and that are neither inputs nor results.
+    """Yield the names that a request marks and that are neither inputs nor results.
 
     `neither` is believed for a variable only if some operator has it; in backquotes may also stand a tool, an operator or
     a choice of an answer.
@@ -587,16 +630,14 @@ def _lost_names(
     inner = set[str]().union(*map(_fields, operators.values()))
     words = set(re.findall(r"[\w-]+", "".join(f"{_output(each)} {each.get('ports')}" for each in operators.values())))
     given, before = _inputs_and_results(file), _inputs_and_results(base) if base else set[str]()
-    neither, marked = fields_of(plan.get("neither")), marked_names(request)
-    for name in dict.fromkeys([*marked, *before]):
-        is_variable, was_there = marked.get(name, False), name in before
-        is_excused = name in neither and (not is_variable or was_there or name in words)
-        is_mentioned = name in marked and not is_variable and name in {*operators, *tools, *(words - inner)}
-        if name not in given and not is_excused and not is_mentioned and name not in fields_of(plan.get("left_out")):
+    left_out = set(re.findall(r"[\w-]+", json.dumps(plan["left_out"], ensure_ascii=False)))
+    for name, is_variable in marked_names(request).items():
+        is_excused = name in plan["neither"] and (not is_variable or name in before or name in words)
+        is_mentioned = not is_variable and name in {*operators, *tools, *(words - inner)}
+        if name not in given and name not in left_out and not is_excused and not is_mentioned:
             yield (
-                f"{name}: {'the file had it' if was_there else 'the job marks it'}, and it is neither an input nor a field "
-                f"of the result{did_you_mean(name, given)}: add it to the `output` of the last operator, or to `inputs`; if "
-                "it is something else, say what in `neither`"
+                f"{name}: the job marks it, and it is neither an input nor a field of the result{did_you_mean(name, given)}: "
+                "add it to the `output` of the last operator, or to `inputs`; if it is something else, say what in `neither`"
             )
 
 

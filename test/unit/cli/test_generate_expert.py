@@ -199,7 +199,7 @@ def test_an_endpoint_that_breaks_down_leaves_the_best_file(expert):
     assert Path("support.yaml").exists()
 
 
-@pytest.mark.parametrize("refusal", [[Say(SORRY)] * 3, [Refuse(SORRY)]])
+@pytest.mark.parametrize("refusal", [[Say(SORRY)] * 2, [Refuse(SORRY)] * 2])
 def test_a_refusal_is_shown_and_nothing_is_written(expert, refusal):
     status, out, err, _ = expert(refusal)
     assert (status, out) == (1, "")
@@ -257,6 +257,23 @@ def test_a_variable_of_an_earlier_operator_is_no_result_unless_the_plan_says_so(
         [{**made, "neither": {"mood": "none"}}] * 3, "A mood (variable mood) and `text`.", "-o", "x.yaml"
     )
     assert status == 1
+
+
+def test_an_output_that_a_change_loses_is_said(expert, generate):
+    expert([plan()])
+    made = {"operators": [{"name": "answer", "output": {"answer": "string"}}]}
+    status, _, err, _ = generate([made], "Only the answer.", "--continue", "support.yaml")
+    assert status == 0
+    assert "no longer an input or output: order_ids\n" in err
+
+
+def test_an_answer_with_one_reading_is_read(expert):
+    operator = {**ANSWER, "tools": "find_order"}
+    made = {**SUPPORT, "operators": {"answer": operator}, "workflow": ["answer"], "notes": "Orders have numbers."}
+    status, _, err, prompts = expert([made])
+    assert (status, len(prompts)) == (0, 1), err
+    assert Path("support.yaml").read_text() == WRITTEN
+    assert "note: Orders have numbers.\n" in err
 
 
 # Branches, maps, services, approval
@@ -382,7 +399,7 @@ def test_a_new_operator_joins_the_chains_and_brings_its_tools(change):
 
 
 def test_a_dropped_operator_leaves_the_chain(change):
-    made = {"operators": [], "drop": ["topic"], "neither": {"topic": "it was asked to go"}}
+    made = {"operators": [], "drop": ["topic"]}
     assert change([made], "Without the topic.")[0] == 0
     assert "      - [*reply] # in this order\n" in Path("expert.yaml").read_text()
     status, _, err, _ = change([{"operators": [], "drop": ["topc"]}] * 3, "Without the topic.")
