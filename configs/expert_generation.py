@@ -79,6 +79,7 @@ _PLAN: Schema = {
         "budget": _OBJECT,
         "reasoner": {"enum": ["MONO", "DUAL"]},
         "approve": _TEXTS,
+        "unapproved": _OBJECT,
         "knowledge": _TEXT,
         "notes": _TEXTS,
         "left_out": _OBJECT,
@@ -89,7 +90,8 @@ _PLAN: Schema = {
 
 _CHANGE = """\
 Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
-remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole."""
+remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole. `approve` has the \
+names of tools of the file before whose calls a person is asked from now on."""
 
 MAX_CHARACTERS = 40_000
 """Maximum length of a file that is shown to a model."""
@@ -109,6 +111,7 @@ class ExpertOffer:
     Attributes:
         tools: Definitions of tools by name, as files of experts have them.
         described: Descriptions of the tools by name.
+        reading: Names of tools that change nothing.
         models: Definitions of models by name.
         knowledge: Definitions of knowledge bases by name.
         services: The `services` of tools that come with operad.
@@ -116,6 +119,7 @@ class ExpertOffer:
 
     tools: Mapping[str, Any]
     described: Mapping[str, str]
+    reading: Collection[str]
     models: Mapping[str, Any]
     knowledge: Mapping[str, Any]
     services: Mapping[str, Any]
@@ -145,13 +149,15 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
         name: {"type": kind} for kind, name in READY.items() if kind != "WEB_SEARCH" or services.search
     }
     tools |= {_name_of(tool): tool for tool in each_of(data.get("tools"))}
-    described = dict(_READY_TOOLS)
+    described, reading = dict(_READY_TOOLS), [name for name, tool in tools.items() if tool.get("type") in READY]
     async with connections() as opened:
         for source in services.known_tools:
-            lines = [_described(tool) for tool in await opened.tools([source])]
+            listed = await opened.tools([source])
+            lines = [_described(tool) for tool in listed]
             described[source.name] = lines[0] if isinstance(source, Tool) else f"{source.name}: {'; '.join(lines)}"
     outside = {key: data[key] for key in ("search", "http") if data.get(key)}
-    return ExpertOffer(tools, described, fields_of(data.get("models")), fields_of(data.get("knowledge")), outside)
+    models, knowledge = fields_of(data.get("models")), fields_of(data.get("knowledge"))
+    return ExpertOffer(tools, described, reading, models, knowledge, outside)
 
 
 def _name_of(tool: Any) -> str:
@@ -344,7 +350,9 @@ class WriteExpert(Stage):
             text, findings = _file_of(plan, offer, base, job.goal, path)
             if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
-                best |= {key: plan[key] for key in ("notes", "left_out", "neither")}
+                best |= {key: plan[key] for key in ("left_out", "neither")}
+                told = _notes_on_tools(ExpertFile(text), base, plan["unapproved"]) if text else ()
+                best["notes"] = [*plan["notes"], *told]
             if findings:
                 raise UnfitError("\n".join(f"- {finding}" for finding in findings))
 
@@ -394,7 +402,7 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
         **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
         **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes")},
     }
-    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither")}
+    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")}
     return plan | {key: fields_of(each) or dict.fromkeys(_texts(each), "") for key, each in reasons.items()}
 
 
@@ -457,9 +465,20 @@ def _tools(
                 f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
                 "in `left_out` what the job asks of it"
             )
+    asking = {*plan["approve"], *(found.keys() - {*inline, *offer.reading, *plan["unapproved"]})}
     return {
-        name: {**tool, "approve": True} if tool and name in plan["approve"] else tool for name, tool in found.items()
+        name: {**tool, "approve": True} if tool and name in asking else tool for name, tool in found.items()
     }, findings
+
+
+def _notes_on_tools(file: ExpertFile, base: ExpertFile | None, unapproved: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each new tool that asks a person, or that may change something and does not ask."""
+    before = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
+    for name, tool in {_name_of(tool): tool for tool in each_of(file.data.get("tools"))}.items():
+        if name not in before and tool.get("approve"):
+            yield f"{name}: a person is asked before each call; to leave this out, say in the request that it needs no approval"
+        elif name not in before and name in unapproved:
+            yield f"{name} runs without approval: {unapproved[name]}"
 
 
 def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[str]:

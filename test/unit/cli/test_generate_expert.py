@@ -49,6 +49,7 @@ SUPPORT = {
     "operators": [ANSWER],
     "workflow": [["answer"]],
     "criteria": ["The answer is in German.", "The answer names the order number."],
+    "unapproved": {"find_order": "it only reads", "shop.find_order": "it only reads"},
 }
 
 WRITTEN = """\
@@ -145,7 +146,12 @@ def test_without_a_file_the_expert_goes_to_stdout(generate):
 def test_json_is_all_that_stdout_holds(expert, generate):
     status, out, _, _ = expert([plan(notes=["Orders have numbers."])], ASKED, "--json")
     found = json.loads(out)
-    assert (status, found["accepted"], found["format"], found["notes"]) == (0, True, "expert", ["Orders have numbers."])
+    assert (status, found["accepted"], found["format"], found["notes"]) == (
+        0,
+        True,
+        "expert",
+        ["Orders have numbers.", "find_order runs without approval: it only reads"],
+    )
     assert "expert" not in found
     _, out, _, _ = generate([plan(operators=[{**ANSWER, "tools": []}])], ASKED, "--to", "expert", "--json", "--explain")
     found = json.loads(out)
@@ -316,10 +322,19 @@ def test_branches_and_maps_are_written_as_files_have_them(expert):
         assert f"{line}\n" in text
 
 
-def test_a_tool_that_the_plan_wants_approved_asks_a_person(expert):
-    made = plan(operators=[{**ANSWER, "tools": ["find_order", "refund_order"]}], approve=["refund_order"])
-    assert expert([made])[0] == 0
-    assert "- {name: refund_order, module_path: shop, approve: true}\n" in Path("support.yaml").read_text()
+def test_a_person_is_asked_before_calls_of_tools_unless_the_plan_says_why_not(expert):
+    made = plan(operators=[{**ANSWER, "tools": ["find_order", "refund_order", "wikipedia"]}])
+    status, _, err, _ = expert([made])
+    assert status == 0
+    text = Path("support.yaml").read_text()
+    for line in (
+        "- {name: find_order, module_path: shop}\n",
+        "- {name: refund_order, module_path: shop, approve: true}\n",
+        "- {type: WIKIPEDIA}\n",
+    ):
+        assert line in text
+    assert "note: find_order runs without approval: it only reads\n" in err
+    assert "note: refund_order: a person is asked before each call; to leave this out, say in the request" in err
 
 
 def test_a_function_is_a_tool_if_the_request_names_it_with_its_module(generate):
@@ -396,6 +411,14 @@ def test_a_new_operator_joins_the_chains_and_brings_its_tools(change):
     assert "description: Looks it up." in text
     assert text.endswith("tools: [{type: WIKIPEDIA}]\n")
     assert issues("expert.yaml") == []
+
+
+def test_a_tool_of_the_file_is_approved_from_now_on(expert, generate):
+    expert([plan()])
+    made = {"operators": [], "approve": ["find_order"]}
+    assert generate([made], "Ask me before.", "--continue", "support.yaml", "-o", "support.yaml")[0] == 0
+    changed = WRITTEN.replace("module_path: shop}", "module_path: shop, approve: true}")
+    assert Path("support.yaml").read_text() == changed
 
 
 def test_a_dropped_operator_leaves_the_chain(change):
