@@ -37,7 +37,7 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import GENERATED, MendWorkflow
+from operad.flows.generation.mending import MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import (
@@ -53,7 +53,7 @@ from operad.flows.generation.plan import (
 )
 from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import RULES, Repaired, repair
+from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
@@ -136,7 +136,7 @@ class PlanWorkflow(Stage):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Ask the model for a plan; an answer without one is asked for once more."""
-        base, rounds, contract, notes, titles = request_of(call.job)
+        base, rounds, notes, titles = request_of(call.job)
         offer = self._offer(call.job, base)
         example = _job_example_part(call.job)
         noted = bool(base.nodes and notes)
@@ -145,7 +145,7 @@ class PlanWorkflow(Stage):
         )
         schema = draft_schema(base.by_id, noted=noted)
         if parts is None:
-            parts = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+            parts = prompts.to_plan(base, rounds, offer, notes, titles)
             schema = plan_schema(offer.types, list(base.by_id), noted=noted)
         sizes = prompts.sizes(parts, schema)
         plan: dict[str, Any] = {}
@@ -201,7 +201,7 @@ class BuildWorkflow(Stage):
             outputs = dict(call.messages[-1].outputs) if call.messages else {}
             failure = str(outputs.setdefault("failure", "there is no plan"))
             return self._message(call.job, failure, **{**outputs, "prompt": {}})
-        base, rounds, contract, *_ = request_of(call.job)
+        base, rounds, *_ = request_of(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
         plan = read_plan(answer)
@@ -219,7 +219,6 @@ class BuildWorkflow(Stage):
             parts = prompts.to_build(
                 plan,
                 base,
-                contract,
                 offer,
                 variables,
                 _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
@@ -327,10 +326,6 @@ async def _ask_params(
         raise AnswerError(str(unfit)) from None
 
 
-FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
-"""Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
-
-
 _PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
 
 
@@ -344,7 +339,8 @@ def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
         AnswerError: The answer is neither.
     """
     if "<workflow>" in answer:
-        repaired = repair(answer, rules=FORM_RULES)
+        # rules on the workflow are left to `MendWorkflow`, which does not change kept nodes
+        repaired = repair(answer, FORMAT._replace(graph={}))
         if repaired.graph is None:
             raise AnswerError(
                 f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"

@@ -26,7 +26,6 @@ from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, s
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair.contract import Contract
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import ADVANCED, summary
 from operad.operators.variables import Selector, Text, VariableType
@@ -333,8 +332,6 @@ NEAR_VARIABLES, FAR_VARIABLES = 12, 4
 """Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
 The schema of the answer contains all variables."""
 
-STATED = "Names that the job seems to state (found by rules; the job takes precedence)"
-
 ALWAYS_SHOWN = ("llm",)
 """Types to describe for every change, beside the types of the workflow and those that the instruction suggests; other
 types are listed in short."""
@@ -465,7 +462,6 @@ def to_draft(
 def to_plan(
     base: NodeGraph,
     rounds: Sequence[str],
-    contract: Contract,
     offer: Offer,
     notes: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
@@ -475,7 +471,6 @@ def to_plan(
     Args:
         base: The existing workflow.
         rounds: The instructions, the latest last.
-        contract: Inputs and outputs that the instructions state.
         offer: Node types, parameters and services that may be used.
         notes: Earlier notes to the user.
         titles: Titles that people gave to nodes, by id.
@@ -483,7 +478,6 @@ def to_plan(
     return fit(
         [
             Part("Rules", text("plan") + ("\n\n" + text("edit") if base.nodes else ""), keep=True),
-            Part(STATED, stated(contract), keep=True),
             Part("Node types", types_in_short(offer.types), keep=True, fixed=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
             Part("The workflow", skeleton(base, offer.types, titles=titles), data=True),
@@ -497,7 +491,6 @@ def to_plan(
 def to_build(
     plan: Plan,
     base: NodeGraph,
-    contract: Contract,
     offer: Offer,
     variables: Mapping[str, Sequence[str]],
     example: Part,
@@ -511,7 +504,6 @@ def to_build(
     Args:
         plan: The plan.
         base: The existing workflow.
-        contract: Inputs and outputs that the instructions state.
         offer: Node types, parameters and services that may be used.
         variables: Variables that each planned node may read.
         example: Part with an example workflow.
@@ -524,7 +516,6 @@ def to_build(
     return fit(
         [
             Part("Rules", f"{text('build')}\n\n{text('params')}", keep=True),
-            Part(STATED, stated(contract), keep=True),
             Part("The plan", planned(plan), keep=True),
             Part("Reasons of the plan", cut(plan.reasoning, LONGEST_REASONS)),
             Part("Notes to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
@@ -591,6 +582,7 @@ def to_judge(
     criteria: str,
     notes: Sequence[str] = (),
     contested: Sequence[str] = (),
+    not_tried: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
     """Return the prompt for a verdict on a workflow.
@@ -603,8 +595,10 @@ def to_judge(
         criteria: Criteria of the verdict.
         notes: Notes to the user on assumptions and on requests that cannot be met.
         contested: Findings that a model contested before, with the reasons.
+        not_tried: Nodes and branches that the dry run could not try, each with the reason.
         titles: Titles that people gave to nodes, by id.
     """
+    samples = [f"{node}: {cut(compact(answer), LONGEST_FINDING)}" for node, answer in graph.samples.items()]
     return [
         part
         for part in (
@@ -616,6 +610,8 @@ def to_judge(
                 "Notes to the user", "\n".join(f"{n}. {note}" for n, note in enumerate(notes, 1)), keep=True, data=True
             ),
             Part("Contested findings, not to be raised again", listed(contested), keep=True, data=True),
+            Part("Not tried in the dry run", findings_in_short(not_tried), keep=True, data=True),
+            Part("Sample answers used in the dry run, not real ones", listed(samples), keep=True, data=True),
             Part("Node types", ", ".join(offer.types), keep=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
         )
@@ -656,20 +652,6 @@ def numbered(notes: Sequence[str]) -> str:
 def operations_in_short() -> str:
     """Return a line for each operation with its name and its keys."""
     return "\n".join(f"- {usage(name)}" for name in OPERATIONS)
-
-
-def stated(contract: Contract) -> str:
-    """Return a line for each input and for the outputs that the instructions state."""
-    lines = [
-        f"input {declared.name}" + (f" ({declared.kind.value})" if declared.kind else "")
-        for declared in contract.inputs
-    ]
-    for end in contract.outputs:
-        which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
-        lines += [f"{which}: {', '.join(sorted(end.needed))}"] if end.needed else []
-    if contract.undirected:
-        lines.append(f"input or output, or both: {', '.join(sorted(contract.undirected))}")
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:

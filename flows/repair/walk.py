@@ -23,6 +23,12 @@ def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
     return node_type.params_type if node_type else None
 
 
+def declared(params: Any, key: str) -> list[str]:
+    """Return the names that parameters declare as ``[[name, …], …]``."""
+    pairs = map(shapes.list_of, shapes.list_of(shapes.fields_of(params).get(key)))
+    return [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
+
+
 @cache
 def fields_of(declared: type) -> Mapping[str, Any]:
     """Return the declared type of each field of a parameters class or of a named tuple."""
@@ -96,11 +102,3 @@ def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
         return given
 
     return changed(node, change)
-
-
-def ids_renamed(nodes: Sequence[NodeSpec], names: Mapping[str, str]) -> list[Any]:
-    """Return the parameters of each node, with the ids of nodes in them replaced, from old to new."""
-    return [
-        renamed(node, lambda selector: Selector(selector.variable, names.get(selector.node, selector.node)))
-        for node in nodes
-    ]
