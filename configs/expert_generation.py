@@ -24,7 +24,7 @@ from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.names import marked_names
 from operad.flows.generation.plan import parsed
 from operad.flows.generation.prompts import Part, sizes
-from operad.flows.generation.stage import Stage, task_of, texts_in
+from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
 from operad.operators.template import Template
 from operad.runtime.agents.agent import Expert
@@ -42,6 +42,7 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import Schema
@@ -154,6 +155,7 @@ async def expert_offer(services: Services, file: Path | None = None) -> ExpertOf
         for source in services.known_tools:
             listed = await opened.tools([source])
             lines = [_described(tool) for tool in listed]
+            reading += [source.name] if all(tool.read_only for tool in listed) else []
             described[source.name] = lines[0] if isinstance(source, Tool) else f"{source.name}: {'; '.join(lines)}"
     outside = {key: data[key] for key in ("search", "http") if data.get(key)}
     models, knowledge = fields_of(data.get("models")), fields_of(data.get("knowledge"))
@@ -259,7 +261,7 @@ class ExpertDesigner:
         self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
 
     async def job(self, instruction: str, base: str = "") -> Job:
-        """Return an instruction as a job of the designer.
+        """Return an instruction as a job of the designer, with the names of secrets in place of keys; see `name_keys`.
 
         Args:
             instruction: The request.
@@ -283,7 +285,8 @@ class ExpertDesigner:
             )
         offer = self._offer or await expert_offer(Services())
         inputs: dict[str, Any] = {"offer": {name: getattr(offer, name) for name in ExpertOffer.__slots__}}
-        return Job(goal=instruction.strip(), inputs={**inputs, "expert": base, "file": self._file})
+        goal, secrets = name_keys(instruction.strip())
+        return Job(goal=goal, inputs={**inputs, "expert": base, "file": self._file, SECRETS: list(secrets)})
 
     def design(self, instruction: str, base: str = "") -> ExpertDesign:
         """Generate or change a file, and wait for it; for callers without an event loop. See `adesign`.
@@ -332,7 +335,14 @@ class WriteExpert(Stage):
         base = ExpertFile(_text(job.inputs["expert"]), path) if job.inputs["expert"] else None
         parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
         if base:
-            parts += [Part("The file, which the job changes", base.text, data=True), Part("Changes", _CHANGE)]
+            parts += [
+                Part("The file, which the job changes", name_keys(base.text).text, data=True),
+                Part("Changes", _CHANGE),
+            ]
+        secrets = [
+            f"a key in the request was not stored; give it by: operad secrets set {name}"
+            for name in texts_in(job.inputs.get(SECRETS))
+        ]
         schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
         answers, words = list[str](), list[str]()
@@ -352,7 +362,7 @@ class WriteExpert(Stage):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
                 best |= {key: plan[key] for key in ("left_out", "neither")}
                 told = _notes_on_tools(ExpertFile(text), base, plan["unapproved"]) if text else ()
-                best["notes"] = [*plan["notes"], *told]
+                best["notes"] = [*secrets, *plan["notes"], *told]
             if findings:
                 raise UnfitError("\n".join(f"- {finding}" for finding in findings))
 

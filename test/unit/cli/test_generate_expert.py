@@ -337,6 +337,14 @@ def test_a_person_is_asked_before_calls_of_tools_unless_the_plan_says_why_not(ex
     assert "note: refund_order: a person is asked before each call; to leave this out, say in the request" in err
 
 
+def test_neither_the_model_nor_the_file_gets_a_key_of_the_request(expert):
+    key = "ghp_" + "a1B2c3D4e5F6" * 3
+    status, _, err, prompts = expert([plan()], f"{ASKED} Use the GitHub token {key}.")
+    assert status == 0
+    assert key not in prompts[0] + err + Path("support.yaml").read_text()
+    assert "note: a key in the request was not stored; give it by: operad secrets set GITHUB_KEY\n" in err
+
+
 def test_a_function_is_a_tool_if_the_request_names_it_with_its_module(generate):
     made = plan(operators=[{**ANSWER, "tools": ["shop.find_order"]}])
     assert generate([made], f"{ASKED} It is in shop.py.", "--to", "expert", "-o", "support.yaml")[0] == 0
