@@ -121,7 +121,7 @@ class ExpertFile:
         values = self.values
         holder = _at(values, path)
         if not isinstance(holder, dict):
-            raise InputError(f"{path_of(path)}: is no mapping; edit it in the file")
+            raise InputError(f"{path_of(path)}: must be a mapping; edit it in the file")
         for key, value in fields.items():
             other = {"output": "output_schema", "desc": "description"}.get(key, key)
             holder[other if other in holder else key] = value
