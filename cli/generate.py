@@ -23,11 +23,13 @@ from operad.cli.formats import (
     write_file,
 )
 from operad.cli.generate_events import DesignListener
+from operad.cli.generate_expert import EXPERT, generate_expert, use_limits
 from operad.cli.generate_plan import agreed_plan, show_plan
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.process import put
 from operad.cli.trust_store import Trusted, trusting
+from operad.configs.expert_generation import EXPERT_DESIGNER
 from operad.configs.flow import is_configuration, read_file, read_workflow
 from operad.configs.generation import DESIGNER, NOTHING, Design, Designer
 from operad.configs.issues import issue_line, placed
@@ -38,9 +40,7 @@ from operad.flows.formats.table import find_format, formats
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph, draw
 from operad.operators.integration import named
-from operad.runtime.models.embedded import EmbeddedModel
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
-from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError
+from operad.runtime.values.errors import BudgetError, InputError, Issue, OperadError, OperatorError, did_you_mean
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.text import printable
 
@@ -48,6 +48,9 @@ EXIT_UNFINISHED = 1
 
 ARCHIVES = ("coze",)
 """Formats whose files are archives."""
+
+RAISE_MAX_TOKENS = "raise max_tokens"
+"""Advice of the error of an answer that was cut off."""
 
 BEGINS = "What is the workflow given, what does it do, what does it output? (an empty line ends)"
 CHANGES = "What should change? (undo reverts the last step; an empty line ends)"
@@ -66,7 +69,10 @@ def generate(
     ] = None,
     to: Annotated[
         str | None,
-        typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name, or operad."),
+        typer.Option(
+            metavar="FORMAT",
+            help="The format to write; by default that of the output's name, or operad. expert: a YAML file of an expert.",
+        ),
     ] = None,
     run: Annotated[
         list[str] | None,
@@ -90,6 +96,13 @@ def generate(
     designer: Annotated[str, typer.Option(help="The configuration of the expert that designs.")] = DESIGNER,
     model: ModelName = None,
     base_url: BaseUrl = None,
+    max_tokens: Annotated[
+        int | None, typer.Option("--max-tokens", min=1, help="Maximum number of tokens of an answer of the model.")
+    ] = None,
+    timeout: Annotated[
+        float | None,
+        typer.Option("--timeout", min=0.1, help="Maximum time without data from the endpoint, in seconds."),
+    ] = None,
     prices: PricesFile = None,
     object_info: ObjectInfo = None,
     services_file: Annotated[
@@ -117,7 +130,7 @@ def generate(
     as_json: Annotated[bool, typer.Option("--json", help="Print changes, findings and notes as JSON.")] = False,
     trust: Trusted = False,
 ) -> None:
-    """Generate a workflow of typed nodes from an instruction, or change one.
+    """Generate a workflow of typed nodes from an instruction, or change one; with --to expert, a YAML file of an expert.
 
     With -o, stdout shows the changes, one a line, otherwise the workflow. Findings that are left go to stderr. Exit
     status: 0 if none are left; 1 if some are, and the best attempt is written; 2 bad input or an error. Formats that can
@@ -126,25 +139,24 @@ def generate(
     lines = Lines.of_stdin()
     if instruction is None and not lines.typed:
         raise InputError('say what the workflow should do: operad generate "…"; at a terminal it asks')
+    of_types = {"--run": run, "--store": store, "--services": services_file, "--review": review, "--plan": plan_first}
+    limits = {"max_tokens": max_tokens, "timeout": timeout}
+    file = output if output != STDOUT else None
+    if _is_expert(to, base):
+        of_workflows = {**of_types, "--services": None, "--picture": picture, "--object-info": object_info}
+        config = EXPERT_DESIGNER if designer == DESIGNER else designer
+        done = generate_expert(
+            instruction, file, base, services_file, _given(of_workflows), lines, explain=explain, as_json=as_json,
+            trust=trust, limits=limits, config=config, model_name=model, base_url=base_url,
+        )  # fmt: skip
+        raise typer.Exit(0 if done else EXIT_UNFINISHED)
     given = named_values("--run", "NAME", run)
     known = formats(object_info)
     found, graph = _read_base(base, known) if base else (None, NOTHING)
-    file = output if output != STDOUT else None
     wanted = _output_format(output, to, found, known)
     _check_targets(file, base, picture, wanted, known, as_json=as_json)
     if wanted.designer or (found and found.designer):
-        used = [
-            name
-            for name, each in {
-                "--run": run,
-                "--store": store,
-                "--services": services_file,
-                "--review": review,
-                "--plan": plan_first,
-            }.items()
-            if each
-        ]
-        _check_foreign(found, wanted, used)
+        _check_foreign(found, wanted, _given(of_types))
         make: Callable[..., Designer] = partial(named(wanted.designer), object_info, config=designer)
         services = services_of_environment()
     else:
@@ -153,7 +165,7 @@ def generate(
             Designer, config=designer, store=store, review=review, offer=run_to_end(offer_of(services, wanted.name))
         )
     expert = trusting(lambda trusted: make(model_name=model, base_url=base_url, trust=trusted), trust)
-    _refuse_embedded(expert.expert.reasoner)
+    use_limits(expert.expert, limits)
     listener = DesignListener()
     expert.expert.workflow.add_listener(listener.hear)
     output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
@@ -186,13 +198,21 @@ def generate(
     raise typer.Exit(0 if status is WorkflowStatus.SUCCESS else EXIT_UNFINISHED)
 
 
-def _refuse_embedded(reasoner: Reasoner) -> None:
-    """Raise InputError if the model would be the embedded one, which cannot plan workflows."""
-    if isinstance(reasoner, MonoModelReasoner) and reasoner.model == EmbeddedModel():
-        raise InputError(
-            "the embedded model is too small to plan workflows: set OPENAI_API_KEY, or OPENAI_BASE_URL and OPERAD_MODEL, "
-            "or use --base-url and --model"
-        )
+def _is_expert(to: str | None, base: str | None) -> bool:
+    """Return whether a file of an expert is to be made or changed.
+
+    Raises:
+        InputError: The file to change is of another kind.
+    """
+    configures = base is not None and is_configuration(read_file(base))
+    if to == EXPERT and base is not None and not configures:
+        raise InputError(f"--continue {base}: is no file of experts, so --to expert cannot change it")
+    return to == EXPERT or (to is None and configures)
+
+
+def _given(options: Mapping[str, Any]) -> list[str]:
+    """Return the names of the options that were given."""
+    return [name for name, value in options.items() if value]
 
 
 class _OutputFile:
@@ -360,7 +380,7 @@ def _print_findings(design: Design, console: Console) -> None:
         say(console, f"left out: {what}")
     others = [] if design.left_out else [*design.message.evaluation.splitlines(), "no workflow was written"]
     for finding in design.findings or others[:1]:
-        say(console, f"left: {finding}")
+        say(console, f"left: {finding.replace(RAISE_MAX_TOKENS, f'{RAISE_MAX_TOKENS} (--max-tokens)')}")
 
 
 def _unchanged_message(file: str | None, base: str | None) -> str:
@@ -448,7 +468,7 @@ def _read_base(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGrap
     """
     data = read_file(path)
     if is_configuration(data):
-        raise InputError(f"{path}: configures experts; operad generate changes workflows of typed nodes")
+        raise InputError(f"{path}: configures experts, which can only be changed as such; leave out --to")
     found, graph = read_workflow(path, data, known)
     if not (found.runs or found.designer):
         raise InputError(f"{path}: is of the format {found.name}, whose nodes are not of operad's types")
@@ -464,6 +484,9 @@ def _output_format(out: str | None, to: str | None, found: Format | None, known:
     default = found or known["operad"]
     if out in (None, STDOUT) and to is None:
         return default
+    if to is not None and to not in known:
+        names = [*known, EXPERT]
+        raise InputError(f"--to {to}: there is no such format{did_you_mean(to, names)}; there are: {', '.join(names)}")
     wanted = target_format(out or STDOUT, to, default, known)
     if not (wanted.runs or wanted.designer):
         possible = ", ".join(name for name, format_ in known.items() if format_.runs or format_.designer)

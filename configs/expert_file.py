@@ -112,6 +112,21 @@ class ExpertFile:
             raise InputError(f"{path_of(path)}: is not in the file; edit the list as a whole")
         return self.with_values(values)
 
+    def with_fields(self, path: Sequence[Step], fields: Mapping[str, Any]) -> ExpertFile:
+        """Return the file with keys of a mapping added or replaced; a key that has another spelling keeps it.
+
+        Raises:
+            InputError: The path does not exist, or leads to a part that is shared by an anchor.
+        """
+        values = self.values
+        holder = _at(values, path)
+        if not isinstance(holder, dict):
+            raise InputError(f"{path_of(path)}: must be a mapping; edit it in the file")
+        for key, value in fields.items():
+            other = {"output": "output_schema", "desc": "description"}.get(key, key)
+            holder[other if other in holder else key] = value
+        return self.with_values(values)
+
     # Operators
 
     def with_operator(self, name: str, params: Mapping[str, Any]) -> ExpertFile:

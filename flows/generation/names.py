@@ -74,13 +74,15 @@ def marked_names(request: str) -> dict[str, bool]:
 def _listed(word: str, inside: str) -> Iterator[tuple[str, bool]]:
     """Yield the names at the beginning of a text in brackets: one, or several after a plural or with Chinese commas.
 
-    The first is no certain name if another word follows it, as in "(variable interest rate)".
+    The first is no certain name if another word follows it, as in "(variable interest rate)". After a colon, its values
+    follow, and no other names.
     """
     is_han = word[0] >= "\u2e80"
     first, *others = (_BETWEEN_HAN if is_han else _BETWEEN).split(inside.strip())
-    if found := re.match(rf"(?:{_QUOTED}|({_NAME}))(\s+\w)?", first):
+    if found := re.match(rf"(?:{_QUOTED}|({_NAME}))(?:(\s+\w)|\s*[:：])?", first):
         yield found[1] or found[2], not found[3]
-        for other in others if not found[3] and (is_han or _SEVERAL.fullmatch(word)) else ():
+        is_list = found[0][-1] not in ":：" and not found[3]
+        for other in others if is_list and (is_han or _SEVERAL.fullmatch(word)) else ():
             name = re.fullmatch(rf"{_QUOTED}|({_NAME})", other.strip())
             if name is None or _TYPES.fullmatch(other.strip()):
                 return

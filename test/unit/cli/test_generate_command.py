@@ -445,7 +445,7 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
         (["x", "--continue", "missing.yaml"], "missing.yaml: no such file"),
         (["x", "--continue", "prose.txt"], "has an unknown format"),
         (["x", "--continue", "empty.yaml"], "is empty"),
-        (["x", "--continue", "experts.yaml"], "experts.yaml: configures experts"),
+        (["x", "--continue", "experts.yaml", "--to", "dify"], "experts.yaml: configures experts"),
         (
             ["x", "--continue", "comfy.json"],
             "need the node classes of a server; give --object-info",

@@ -1,0 +1,702 @@
+"""Generation of files of experts from instructions: a model writes a plan as JSON, from which code writes the YAML."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+from operad.configs.capabilities import Trust
+from operad.configs.expert_file import ExpertFile, Item
+from operad.configs.issues import issue_line, placed
+from operad.configs.loader import load, preview_text
+from operad.configs.reading import name_tools
+from operad.configs.schema import READY, dotted_tool
+from operad.flows.formats.shapes import each_of, fields_of, list_of
+from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
+from operad.flows.generation.answers import ask_object, words_of
+from operad.flows.generation.names import marked_names
+from operad.flows.generation.plan import parsed
+from operad.flows.generation.prompts import Part, sizes
+from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
+from operad.operators import Services
+from operad.operators.template import Template
+from operad.runtime.agents.agent import Expert
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.models.model import Model
+from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.tools.connections import connections
+from operad.runtime.tools.tool import Tool
+from operad.runtime.values.document import read_document
+from operad.runtime.values.errors import (
+    AnswerError,
+    InputError,
+    InvalidError,
+    ModelError,
+    describe,
+    did_you_mean,
+)
+from operad.runtime.values.keys_in_text import name_keys
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.sync import run_sync
+
+EXPERT_DESIGNER = "expert_designer"
+"""Name of the configuration, which comes with operad."""
+
+MAX_TRIES = 3
+"""Maximum number of questions to the model: the first, and two with the findings of the answer before."""
+
+_TEXT: Schema = {"type": "string"}
+_TEXTS: Schema = {"type": "array", "items": _TEXT}
+_OBJECT: Schema = {"type": "object"}
+_OPERATOR: Schema = {
+    "type": "object",
+    "properties": {
+        "name": _TEXT, "instruction": _TEXT, "output": {}, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
+        "map": _TEXT, "model": _TEXT,
+    },
+    "required": ["name"],
+}  # fmt: skip
+_PLAN: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {**_TEXT, "description": "In short"},
+        "name": _TEXT,
+        "description": _TEXT,
+        "inputs": _OBJECT,
+        "operators": {"type": "array", "items": _OPERATOR},
+        "drop": _TEXTS,
+        "workflow": {"type": "array", "items": _TEXTS},
+        "criteria": _TEXTS,
+        "max_rounds": {"type": "integer"},
+        "budget": _OBJECT,
+        "reasoner": {"enum": ["MONO", "DUAL"]},
+        "approve": _TEXTS,
+        "unapproved": _OBJECT,
+        "knowledge": _TEXT,
+        "notes": _TEXTS,
+        "left_out": _OBJECT,
+        "neither": _OBJECT,
+    },
+    "required": ["operators"],
+}
+
+_CHANGE = """\
+Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
+remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole. `approve` has the \
+names of tools of the file before whose calls a person is asked from now on."""
+
+MAX_CHARACTERS = 40_000
+"""Maximum length of a file that is shown to a model."""
+
+_READY_TOOLS = {
+    "web_reader": "web_reader(url): a web page as text",
+    "web_search": "web_search(query, limit): a search of the web",
+    "wikipedia": "wikipedia(query, language): beginnings of the best articles",
+    "current_time": "current_time(zone): date and time",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ExpertOffer:
+    """Tools, models and knowledge that an expert may use.
+
+    Attributes:
+        tools: Definitions of tools by name, as files of experts have them.
+        described: Descriptions of the tools by name.
+        reading: Names of tools that change nothing.
+        models: Definitions of models by name.
+        knowledge: Definitions of knowledge bases by name.
+        services: The `services` of tools that come with operad.
+    """
+
+    tools: Mapping[str, Any]
+    described: Mapping[str, str]
+    reading: Collection[str]
+    models: Mapping[str, Any]
+    knowledge: Mapping[str, Any]
+    services: Mapping[str, Any]
+
+    @property
+    def shown(self) -> str:
+        """The offer as a part of a prompt."""
+        lines = [f"- {self.described.get(name, name)}" for name in self.tools]
+        lines += [f"Models for `model` of an operator: {', '.join(self.models)}"] if self.models else []
+        lines += [f"Knowledge bases, one for `knowledge`: {', '.join(self.knowledge)}"] if self.knowledge else []
+        return "\n".join(lines)
+
+
+async def expert_offer(services: Services, file: Path | None = None) -> ExpertOffer:
+    """Return the offer for experts: the services of a file, and tools that come with operad.
+
+    Args:
+        services: The loaded services; MCP servers are asked for their tools.
+        file: Their file, whose definitions experts repeat; None for those of the environment.
+    """
+    data: dict[str, Any] = {}
+    if file is not None:
+        document = read_document(file)
+        name_tools(document)
+        data = document.data
+    tools: dict[str, Any] = {
+        name: {"type": kind} for kind, name in READY.items() if kind != "WEB_SEARCH" or services.search
+    }
+    tools |= {_name_of(tool): tool for tool in each_of(data.get("tools"))}
+    described, reading = dict(_READY_TOOLS), [name for name, tool in tools.items() if tool.get("type") in READY]
+    async with connections() as opened:
+        for source in services.known_tools:
+            listed = await opened.tools([source])
+            lines = [_described(tool) for tool in listed]
+            reading += [source.name] if all(tool.read_only for tool in listed) else []
+            described[source.name] = lines[0] if isinstance(source, Tool) else f"{source.name}: {'; '.join(lines)}"
+    outside = {key: data[key] for key in ("search", "http") if data.get(key)}
+    models, knowledge = fields_of(data.get("models")), fields_of(data.get("knowledge"))
+    return ExpertOffer(tools, described, reading, models, knowledge, outside)
+
+
+def _name_of(tool: Any) -> str:
+    """Return the name of a tool by its definition, or by its module and name."""
+    fields = fields_of(tool)
+    return _text(fields.get("name")) or READY.get(_text(fields.get("type")), "") or _text(tool).rpartition(".")[2]
+
+
+def _described(tool: Tool) -> str:
+    arguments = ", ".join(fields_of(tool.parameters.get("properties")))
+    return f"{tool.name}({arguments}): {' '.join(tool.description.split())[:200]}"
+
+
+@dataclass(frozen=True)
+class ExpertDesign:
+    """Result of an instruction.
+
+    Attributes:
+        text: The file; empty if nothing was written.
+        before: The file before; empty if there was none.
+        message: The final message of the designer.
+    """
+
+    text: str
+    before: str
+    message: WorkflowMessage
+
+    @property
+    def accepted(self) -> bool:
+        """True if the file has no issues, and does everything that was asked for."""
+        return self.message.status is WorkflowStatus.SUCCESS
+
+    @property
+    def findings(self) -> list[str]:
+        """Remaining findings."""
+        return texts_in(self.message.outputs.get("findings"))
+
+    @property
+    def notes(self) -> list[str]:
+        """Assumptions of the model, and contradictions in the instruction."""
+        return texts_in(self.message.outputs.get("notes"))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Requests that are not fulfilled, each with the reason; a design that leaves something out is not accepted."""
+        return self._reasons("left_out")
+
+    @property
+    def neither(self) -> list[str]:
+        """Names in the request that are neither inputs nor results, each with the model's words for it."""
+        return self._reasons("neither")
+
+    @property
+    def gone(self) -> list[str]:
+        """Inputs and fields of the result that the file had before and has no longer."""
+        before, now = (
+            _inputs_and_results(ExpertFile(text)) if text else set[str]() for text in (self.before, self.text)
+        )
+        return sorted(before - now) if self.text else []
+
+    def _reasons(self, key: str) -> list[str]:
+        reasons = fields_of(self.message.outputs.get(key))
+        return [f"{what}: {why}" if why else what for what, why in reasons.items()]
+
+
+class ExpertDesigner:
+    """Generator of files of experts, which also changes them by instructions.
+
+        design = ExpertDesigner().design("Answer letters in German, in two sentences (variable answer).")
+        Path("clerk.yaml").write_text(design.text)
+
+    Args:
+        model: The model; None for that of the configuration or the environment.
+        config: The configuration of the designer: a YAML file, or the name of one that comes with operad.
+        model_name: Name of the model at its endpoint, instead of the configuration's.
+        base_url: An endpoint, instead of the configuration's.
+        trust: True if the configuration may do what it can; see `load`.
+        offer: Tools, models and knowledge that experts may use, of `expert_offer`; by default tools that come with operad.
+        file: Path of the file, for its issues; its modules lie beside it.
+
+    Raises:
+        InputError: The configuration does not exist.
+        InvalidError: The configuration is not valid; every issue is listed.
+    """
+
+    def __init__(
+        self,
+        model: Model | None = None,
+        *,
+        config: str | Path = EXPERT_DESIGNER,
+        model_name: str | None = None,
+        base_url: str | None = None,
+        trust: Trust = False,
+        offer: ExpertOffer | None = None,
+        file: str = "expert.yaml",
+    ) -> None:
+        self._offer = offer
+        self._file = file
+        self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
+
+    async def job(self, instruction: str, base: str = "") -> Job:
+        """Return an instruction as a job of the designer, with the names of secrets in place of keys; see `name_keys`.
+
+        Args:
+            instruction: The request.
+            base: The existing file, as text.
+
+        Raises:
+            InputError: The instruction is empty, or the file has not exactly one expert.
+            InvalidError: The file is not valid.
+        """
+        if not instruction.strip():
+            raise InputError(
+                "the instruction is empty: say what the expert is asked, what it does, and what it answers"
+            )
+        if len(base) > MAX_CHARACTERS:
+            raise InputError(
+                f"{self._file}: has {len(base):,} characters; a model is shown {MAX_CHARACTERS:,} at most: edit the file"
+            )
+        if base and len(preview_text(base, self._file, Path(self._file).parent).profiles) != 1:
+            raise InputError(
+                f"{self._file}: only a file with one expert can be changed in words; edit the others in the file"
+            )
+        offer = self._offer or await expert_offer(Services())
+        inputs: dict[str, Any] = {"offer": {name: getattr(offer, name) for name in ExpertOffer.__slots__}}
+        goal, secrets = name_keys(instruction.strip())
+        return Job(goal=goal, inputs={**inputs, "expert": base, "file": self._file, SECRETS: list(secrets)})
+
+    def design(self, instruction: str, base: str = "") -> ExpertDesign:
+        """Generate or change a file, and wait for it; for callers without an event loop. See `adesign`.
+
+        Raises:
+            RunningLoopError: An event loop is running here: await `adesign` instead.
+        """
+        return run_sync(lambda: self.adesign(instruction, base), instead="designer.adesign(…)")
+
+    async def adesign(self, instruction: str, base: str = "") -> ExpertDesign:
+        """Generate or change a file of an expert; the text of everything that does not change stays.
+
+        Args:
+            instruction: The request.
+            base: The existing file, as text.
+
+        Raises:
+            InputError, InvalidError: As of `job`.
+            ModelError: The endpoint failed before anything was written.
+        """
+        return self.result(await self.expert.aexecute(await self.job(instruction, base)), base)
+
+    def result(self, message: WorkflowMessage, base: str) -> ExpertDesign:
+        """Return the design in the designer's final message."""
+        return ExpertDesign(_text(message.outputs.get("expert")), base, message)
+
+
+class WriteExpert(Stage):
+    """Writes the file of an expert, by a plan of the model; issues of the file go back to the model.
+
+    Outputs:
+        expert: The best file; absent if there is none.
+        findings: What is wrong with it.
+        notes: Notes of its plan.
+        left_out: What the request asks for and the expert does not do.
+        prompt: Estimated tokens of each part of the prompt.
+    """
+
+    asks_model = True
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Ask the model for a plan until the file of it has no findings; keep the file with the fewest."""
+        job = call.job
+        offer = ExpertOffer(**fields_of(job.inputs["offer"]))
+        path = _text(job.inputs["file"])
+        base = ExpertFile(_text(job.inputs["expert"]), path) if job.inputs["expert"] else None
+        parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
+        if base:
+            parts += [
+                Part("The file, which the job changes", name_keys(base.text).text, data=True),
+                Part("Changes", _CHANGE),
+            ]
+        secrets = [
+            f"a key in the request was not stored; give it by: operad secrets set {name}"
+            for name in texts_in(job.inputs.get(SECRETS))
+        ]
+        schema = AnswerSchema.unchecked(_PLAN)
+        best: dict[str, Any] = {}
+        answers, words = list[str](), list[str]()
+
+        async def attempt(lesson: str) -> None:
+            nonlocal best
+            last = [Part("Your last answer", answers[-1], data=True)] if answers else []
+            task = task_of(job, [*parts, *last], schema, [lesson] if lesson else [])
+            answer = await ask_object(call.reasoner, task, _PLAN["properties"])
+            if said := words_of(answer):
+                words.append(f"the model answered without a plan, and said: {said}")
+                raise AnswerError(words[-1]) if len(words) > 1 else UnfitError(words[-1])
+            plan = _normal_plan(answer)
+            answers.append(json.dumps(plan, ensure_ascii=False))
+            text, findings = _file_of(plan, offer, base, job.goal, path)
+            if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
+                best = {"expert": text or best.get("expert", ""), "findings": findings}
+                best |= {key: plan[key] for key in ("left_out", "neither")}
+                told = _notes_on_tools(ExpertFile(text), base, plan["unapproved"]) if text else ()
+                best["notes"] = [*secrets, *plan["notes"], *told]
+            if findings:
+                raise UnfitError("\n".join(f"- {finding}" for finding in findings))
+
+        try:
+            await until_fit(attempt, MAX_TRIES)
+        except UnfitError:  # `best` has the findings
+            pass
+        except (AnswerError, ModelError) as error:
+            if isinstance(error, ModelError) and not best:
+                raise
+            best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
+        message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
+        is_done = best["expert"] and not best["findings"] and not best["left_out"]
+        return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
+
+
+@cache
+def _rules() -> str:
+    return (files("operad.configs") / "expert_generation.md").read_text(encoding="utf-8").strip()
+
+
+# From a plan to a file
+
+
+def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the plan in an answer of any form that has one reading: lists as one text, operators by name."""
+    given = parsed(answer.get("operators"))
+    by_name = [{"name": name, **fields_of(each)} for name, each in fields_of(given).items()]
+    operators = [
+        {
+            "name": _text(each.get("name")).strip(),
+            **{key: _text(each.get(key)) for key in ("instruction", "check", "model") if each.get(key)},
+            **{key: _texts(each.get(key)) for key in ("tools", "ports") if each.get(key)},
+            **({"output": each["output"]} if each.get("output") else {}),
+            **({"map": _text(fields_of(each["map"]).get("over") or each["map"])} if each.get("map") else {}),
+        }
+        for each in by_name or each_of(given)
+    ]
+    chains = list_of(parsed(answer.get("workflow")))
+    plan: dict[str, Any] = {
+        "operators": [each for each in operators if each["name"]],
+        "workflow": [_texts(chain) for chain in chains]
+        if any(map(list_of, chains))
+        else [_texts(chains)] * bool(chains),
+        "max_rounds": answer.get("max_rounds"),
+        "budget": fields_of(answer.get("budget")),
+        **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
+        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes")},
+    }
+    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")}
+    return plan | {key: fields_of(each) or dict.fromkeys(_texts(each), "") for key, each in reasons.items()}
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a list; a text that stands alone is the only one."""
+    return [text for each in (texts_in(value) or [value]) if (text := _text(each).strip())]
+
+
+def _file_of(
+    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
+) -> tuple[str, list[str]]:
+    """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
+    if not plan["operators"] and base is None:
+        return "", [] if plan["left_out"] else ["there is no operator; if nothing can be done, `left_out` says why"]
+    tools, findings = _tools(plan, offer, base, request)
+    models = [each.get("model") for each in plan["operators"] if _text(each.get("model")) not in request]
+    findings += _unknown("model", models, offer.models)
+    findings += _unknown("knowledge base", [plan["knowledge"]], offer.knowledge)
+    text = ""
+    try:
+        text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
+        file = ExpertFile(text, path)
+        if base and text == base.text:
+            return "", [] if plan["left_out"] else ["nothing changes; if nothing can be changed, `left_out` says why"]
+        findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
+        preview_text(text, path, Path(path).parent)
+    except InvalidError as error:
+        findings += [issue_line(placed(issue, path)._replace(line=0)) for issue in error.issues]
+    except InputError as error:
+        findings.append(str(error))
+    return text, list(dict.fromkeys(findings))
+
+
+def _tools(
+    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str
+) -> tuple[dict[str, Any], list[str]]:
+    """Return the definitions of the tools of a plan by name, and findings on those that do not exist.
+
+    A function is a tool if the request names it with its module; the check of the file finds whether it exists.
+    """
+    there = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
+    inline = (
+        [tool for _, fields in base.definitions().values() for tool in list_of(fields.get("tools"))] if base else []
+    )
+    defined = {
+        _name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool
+    }
+    defined |= offer.tools
+    found, findings = dict[str, Any](), list[str]()
+    wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
+    for name in dict.fromkeys([*wanted, *plan["approve"]]):
+        dotted = name.replace(":", ".")
+        if name in defined or name in there:
+            found[name] = defined.get(name)
+        elif all(parts := dotted.rpartition(".")) and parts[0] in request and parts[2] in request:
+            found[name] = dotted_tool(dotted)
+        else:
+            known = [*there, *defined]
+            findings.append(
+                f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
+                "in `left_out` what the job asks of it"
+            )
+    asking = {*plan["approve"], *(found.keys() - {*inline, *offer.reading, *plan["unapproved"]})}
+    return {
+        name: {**tool, "approve": True} if tool and name in asking else tool for name, tool in found.items()
+    }, findings
+
+
+def _notes_on_tools(file: ExpertFile, base: ExpertFile | None, unapproved: Mapping[str, str]) -> Iterator[str]:
+    """Yield a note for each new tool that asks a person, or that may change something and does not ask."""
+    before = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
+    for name, tool in {_name_of(tool): tool for tool in each_of(file.data.get("tools"))}.items():
+        if name not in before and tool.get("approve"):
+            yield f"{name}: a person is asked before each call; to leave this out, say in the request that it needs no approval"
+        elif name not in before and name in unapproved:
+            yield f"{name} runs without approval: {unapproved[name]}"
+
+
+def _unknown(kind: str, names: Iterable[Any], known: Collection[str]) -> list[str]:
+    return [
+        f"no {kind} is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known) or 'none'}"
+        for name in names
+        if name and name not in known
+    ]
+
+
+def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
+    """Return the text of a new file."""
+    name, description = plan["name"] or "Expert", plan["description"]
+    alone = [[each["name"]] for each in plan["operators"]] if len(plan["operators"]) == 1 else []
+    expert: dict[str, Any] = {
+        "profile": {"name": name, "desc": description},
+        "workflow": [[_step(item) for item in chain] for chain in plan["workflow"] or alone],
+        "evaluator": {"instruction": _criteria(plan)},
+        **_limits(plan),
+    }
+    values: dict[str, Any] = {
+        "app": {"name": name, "desc": description},
+        "reasoner": {"type": plan["reasoner"] or "MONO"},
+        "tools": list(tools.values()),
+        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
+        "services": _services(tools, offer),
+        "operators": [{"name": each["name"], **_operator(each, tools, offer)} for each in plan["operators"]],
+        "experts": [{key: value for key, value in expert.items() if value and value != {"instruction": ""}}],
+    }
+    nodes = {
+        key: list_node([mapping_node({name: value_node(item) for name, item in part.items()}) for part in value])
+        if key in ("operators", "experts")
+        else value_node(value)
+        for key, value in values.items()
+        if value
+    }
+    return serialized(mapping_node(nodes))
+
+
+def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> str:
+    """Return the text of a file with the changes of a plan.
+
+    Raises:
+        InputError: Its text cannot be changed in this way.
+    """
+    file = _with_operators(base, plan, tools, offer)
+    there = {_name_of(tool): number for number, tool in enumerate(list_of(file.data.get("tools")))}
+    for name, tool in tools.items():
+        if name not in there:
+            file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
+        elif name in plan["approve"]:
+            file = file.with_fields(("tools", there[name]), {"approve": True})
+    whole: dict[str, Any] = {
+        "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
+        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
+        "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+    }
+    file = file.with_fields((), {key: value for key, value in whole.items() if value})
+    profile = {"name": plan["name"], "desc": plan["description"]}
+    file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
+    file = file.with_fields(("experts", 0), _limits(plan))
+    return (_with_criteria(file, plan) if plan["criteria"] else file).text
+
+
+def _with_operators(
+    file: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer
+) -> ExpertFile:
+    """Return a file with the operators of a plan, without those that it drops, and with its chains."""
+    for name in plan["drop"]:
+        if name not in file.definitions():
+            raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
+        file = file.without_operator(0, name, rewire=True)
+    for each in plan["operators"]:
+        fields = _operator(each, tools, offer)
+        if each["name"] in file.definitions():
+            file = file.with_fields(file.definitions()[each["name"]][0], fields)
+        else:
+            added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
+            file = file.with_fields((), {"operators": added})
+    if not plan["workflow"]:
+        return file
+    steps = [[(_step(item), fields_of(_step(item))) for item in chain] for chain in plan["workflow"]]
+    return file.with_chains(
+        0, [[Item(step.get("operator", name), step.get("port")) for name, step in chain] for chain in steps]
+    )
+
+
+def _with_criteria(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
+    """Return a file with the criteria of a plan for its evaluator."""
+    judge = {"instruction": _criteria(plan)}
+    evaluators = [file.definitions()[name] for name in file.evaluators(0)]
+    if not evaluators:
+        return file.with_evaluators(0, ["evaluator"], judge)
+    if len(evaluators) > 1 or "instruction" not in evaluators[0][1]:
+        raise InputError("`criteria`: the file has several evaluators, or one in code; leave `criteria` out")
+    return file.with_fields(evaluators[0][0], judge)
+
+
+def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
+    """Return the keys of a planned operator as a file has them."""
+    fields = {key: planned[key] for key in ("instruction", "output", "tools", "ports", "check") if planned.get(key)}
+    if "tools" in fields:
+        fields["tools"] = [_name_of(tools.get(name)) or name for name in fields["tools"]]
+    if planned.get("map"):
+        fields["map"] = {"over": planned["map"]}
+    if planned.get("model"):
+        fields["model"] = offer.models.get(planned["model"], planned["model"])
+    return fields
+
+
+def _limits(plan: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: plan[key] for key in ("max_rounds", "budget") if plan[key]}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""
+
+
+def _step(item: str) -> Any:
+    name, colon, port = item.partition(":")
+    return {"operator": name, "port": port} if colon else name
+
+
+def _criteria(plan: Mapping[str, Any]) -> str:
+    criteria = plan["criteria"]
+    return "\n".join(f"- {each}" for each in criteria) if len(criteria) > 1 else "".join(criteria)
+
+
+def _services(tools: Mapping[str, Any], offer: ExpertOffer) -> dict[str, Any]:
+    """Return the `services` that the tools of a plan need, as far as the offer has them."""
+    kinds = {fields_of(tool).get("type") for tool in tools.values()}
+    return {
+        key: value
+        for key, value in offer.services.items()
+        if "WEB_SEARCH" in kinds or (key == "http" and kinds & {"WEB_READER", "WIKIPEDIA"})
+    }
+
+
+def _findings(file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None) -> Iterator[str]:
+    """Yield the faults of a file, beside its issues: operators in its chains, criteria, and inputs."""
+    steps = {item.name for chain in file.chains(0) for item in chain}
+    for name in (each["name"] for each in plan["operators"]):
+        if name not in steps and name not in file.evaluators(0):
+            yield f"operator {name!r} never runs: `workflow` does not name it"
+    if base is None and not file.evaluators(0) and not plan["notes"]:
+        yield "there are no `criteria`; if the job wants no evaluator, a note says so"
+    read, known = _read(file), {*file.definitions(), *plan["inputs"], *(_read(base) if base else ())}
+    for name in plan["inputs"]:
+        if name not in read:
+            yield f"no operator reads the input {name!r}: write {{{name}}} in an instruction"
+    for name, operator in read.items():
+        if name not in known:
+            yield (
+                f"{operator}: {{{name}}} is neither an input nor an operator{did_you_mean(name, known)}; declare it in "
+                f"`inputs`, or write {{{{{name}}}}} for a text in braces"
+            )
+
+
+def _lost_names(
+    file: ExpertFile, plan: Mapping[str, Any], base: ExpertFile | None, request: str, tools: Collection[str]
+) -> Iterator[str]:
+    """Yield the names that a request marks and that are neither inputs nor results.
+
+    `neither` is believed for a variable only if some operator has it; in backquotes may also stand a tool, an operator or
+    a choice of an answer.
+    """
+    operators = {name: fields for name, (_, fields) in file.definitions().items()}
+    inner = set[str]().union(*map(_fields, operators.values()))
+    words = set(re.findall(r"[\w-]+", "".join(f"{_output(each)} {each.get('ports')}" for each in operators.values())))
+    given, before = _inputs_and_results(file), _inputs_and_results(base) if base else set[str]()
+    left_out = set(re.findall(r"[\w-]+", json.dumps(plan["left_out"], ensure_ascii=False)))
+    for name, is_variable in marked_names(request).items():
+        is_excused = name in plan["neither"] and (not is_variable or name in before or name in words)
+        is_mentioned = not is_variable and name in {*operators, *tools, *(words - inner)}
+        if name not in given and name not in left_out and not is_excused and not is_mentioned:
+            yield (
+                f"{name}: the job marks it, and it is neither an input nor a field of the result{did_you_mean(name, given)}: "
+                "add it to the `output` of the last operator, or to `inputs`; if it is something else, say what in `neither`"
+            )
+
+
+def _inputs_and_results(file: ExpertFile) -> set[str]:
+    """Return the names of the inputs of an expert, and of the fields of its result."""
+    operators = {name: fields for name, (_, fields) in file.definitions().items()}
+    chains = file.chains(0)
+    followed = {first.name for chain in chains for first, _ in pairwise(chain)}
+    last = {item.name for chain in chains for item in chain} - followed
+    results = set[str]().union(*(_fields(operators[name]) for name in last if name in operators))
+    return results | (_read(file).keys() - operators.keys())
+
+
+def _read(file: ExpertFile) -> dict[str, str]:
+    """Return the names that the instructions of a file read in braces, and lists of maps, each with its operator."""
+    found: dict[str, str] = {}
+    for operator, (_, fields) in file.definitions().items():
+        text = f"{fields.get('instruction')} {fields.get('check')}"
+        over = _text(fields_of(fields.get("map")).get("over"))
+        names = [field.name for field in Template(text).fields if not field.may_be_text]
+        found |= dict.fromkeys([*names, *([over] if over and "." not in over else [])], operator)
+    return found
+
+
+def _fields(operator: Mapping[str, Any]) -> set[str]:
+    """Return the names of the fields of an operator's answer, also of nested ones."""
+    return set(re.findall(r"([\w-]+)\??[\"']?\s*:", _output(operator)))
+
+
+def _output(operator: Mapping[str, Any]) -> str:
+    """Return the form of an operator's answer as text."""
+    output = operator.get("output") or operator.get("output_schema") or fields_of(operator.get("params")).get("outputs")
+    return output if isinstance(output, str) else json.dumps(output or {}, ensure_ascii=False)
