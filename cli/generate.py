@@ -171,21 +171,16 @@ def generate(
     output_file = _OutputFile(file, wanted, read_file(base) if base and found is wanted else None)
     unchanged_message = _unchanged_message(file, base)
     try:
-        if plan_first:
+        if plan_first and instruction is not None and not lines.typed:
             expert.planner.workflow.add_listener(listener.hear)
-        if instruction is None:
-            design = _converse(expert, graph, lines, listener, output_file, plan_first=plan_first)
-        elif plan_first and not lines.typed:
             planned = show_plan(expert, instruction, graph, lines, listener if explain else None, as_json=as_json)
             raise typer.Exit(0 if planned else EXIT_UNFINISHED)
-        else:
-            design = _design_once(expert, instruction, graph, lines, listener, output_file, plan_first=plan_first)
-            if design is None:
-                say(Console(stderr=True), unchanged_message)
-                raise typer.Exit(EXIT_UNFINISHED)
-            output_file.write(design)
+        design = _designed(expert, instruction, graph, lines, listener, output_file, plan_first=plan_first)
     except (BudgetError, OperatorError) as error:
         raise OperadError(f"{error}\n  {unchanged_message}") from error
+    if design is None:
+        say(Console(stderr=True), unchanged_message)
+        raise typer.Exit(EXIT_UNFINISHED)
     _print_result(design, wanted, output_file, listener, explain=explain, written=file, as_json=as_json)
     if design.made and picture:
         write_file(picture, draw(design.graph, picture_kind(picture, "--picture"), design.changes.status))
@@ -245,6 +240,27 @@ class _OutputFile:
             write_file(self.path, self._original)
         elif self.path and Path(self.path).is_file():
             Path(self.path).unlink()
+
+
+def _designed(
+    expert: Designer,
+    instruction: str | None,
+    base: NodeGraph,
+    lines: Lines,
+    listener: DesignListener,
+    output_file: _OutputFile,
+    *,
+    plan_first: bool,
+) -> Design | None:
+    """Return the design of an instruction, written to its file, or of a conversation; None if its plan was refused."""
+    if plan_first:
+        expert.planner.workflow.add_listener(listener.hear)
+    if instruction is None:
+        return _converse(expert, base, lines, listener, output_file, plan_first=plan_first)
+    design = _design_once(expert, instruction, base, lines, listener, output_file, plan_first=plan_first)
+    if design is not None:
+        output_file.write(design)
+    return design
 
 
 def _design_once(
