@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -39,8 +39,8 @@ from operad.flows.generation.graph_json import to_json
 from operad.flows.generation.mending import GENERATED, MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
-from operad.flows.generation.plan import PlannedNode, draft_schema, faults_of, plan_schema, read_plan, with_base
-from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of
+from operad.flows.generation.plan import CHANGE, DRAFT, PlannedNode, faults_of, plan_schema, read_plan, with_base
+from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of, texts_in
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -127,21 +127,24 @@ class PlanWorkflow(Stage):
         base, rounds, contract, notes, titles = request_of(call.job)
         offer = self._offer(call.job, base)
         example = _job_example_part(call.job)
-        one_call = (
-            prompts.to_draft(base, rounds, offer, example, notes, titles) if keeps_to_schemas(call.reasoner) else None
-        )
+
+        def change(look: Collection[str]) -> Sequence[prompts.Part]:
+            return prompts.to_change(base, rounds, offer, notes, titles, look)
+
+        one_call = prompts.in_one_call(change(()) if base.nodes else prompts.to_draft(rounds, offer, example))
         plan_only = prompts.to_plan(base, rounds, contract, offer, notes, titles)
         failure, prompt_sizes = "", dict[str, int]()
-        for parts in filter(None, (one_call, plan_only)):
-            noted = bool(base.nodes and notes)
+        for parts in filter(None, (one_call if keeps_to_schemas(call.reasoner) else None, plan_only)):
             schema = (
-                draft_schema(base.by_id, noted=noted)
-                if parts is one_call
-                else plan_schema(offer.types, list(base.by_id), noted=noted)
+                plan_schema(offer.types, list(base.by_id), noted=bool(base.nodes and notes))
+                if parts is plan_only
+                else CHANGE
+                if base.nodes
+                else DRAFT
             )
             prompt_sizes = prompts.sizes(parts, schema)
             answer, failure, unreadable = await self._ask_plan(
-                call, parts, AnswerSchema.unchecked(schema), base, offer.types
+                call, parts, AnswerSchema.unchecked(schema), base, offer.types, change if schema is CHANGE else None
             )
             if answer is not None:
                 plan = read_plan(answer)
@@ -159,13 +162,25 @@ class PlanWorkflow(Stage):
         schema: AnswerSchema,
         base: NodeGraph,
         types: Mapping[str, NodeType],
+        look: Callable[[Collection[str]], Sequence[prompts.Part]] | None = None,
     ) -> tuple[dict[str, Any] | None, str, bool]:
-        """Return a plan without faults, or None with the reason, and whether the answer could not be read."""
+        """Return a plan without faults, or None with the reason, and whether the answer could not be read.
+
+        An answer may ask once for nodes and types that it must see whole, with which `look` returns the prompt.
+        """
+
+        async def answered(lessons: Sequence[str]) -> dict[str, Any]:
+            text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
+            return cast("dict[str, Any]", schema.validate(text))
 
         async def attempt(failure: str) -> dict[str, Any]:
+            nonlocal parts, look
             lessons = list(filter(None, (call.lesson, failure)))
-            text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
-            answer = with_base(cast("dict[str, Any]", schema.validate(text)), base)
+            said = await answered(lessons)
+            if look is not None and (wanted := texts_in(said.get("look"))):
+                parts, look = look(wanted), None
+                said = await answered(lessons)
+            answer = with_base(said, base)
             plan = read_plan(answer)
             if faults := faults_of(plan, base, types) or apply_replacements(plan, base, types)[1]:
                 raise UnfitError("the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults))

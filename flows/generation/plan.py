@@ -17,8 +17,14 @@ from operad.runtime.values.schema_check import Schema
 
 Change = Literal["keep", "update", "add"]
 
-DECLARES = ("start", "code", "parameter-extractor")
-"""Types whose nodes declare their own variables, which a plan therefore names."""
+DECLARES: Mapping[str, str] = {
+    "start": "variables",
+    "code": "outputs",
+    "parameter-extractor": "parameters",
+    "loop": "variables",
+    "sub-workflow": "outputs",
+}
+"""Types whose nodes declare their own variables, which a plan therefore names, each with the parameter for them."""
 
 MOST_NODES = 60
 """Maximum number of nodes in a plan."""
@@ -77,7 +83,7 @@ class PlannedNode:
         type: Node type.
         change: ``keep`` to leave the node as it is, ``update`` to change it, ``add`` for a new node.
         purpose: Purpose of the node in one line.
-        inside: Id of the iteration that contains the node; empty for none.
+        inside: Id of the container of the node, such as an iteration; empty for none.
         predecessors: Direct predecessors; empty for an existing node to keep its edges.
         declares: Variables that the node declares, for the types of `DECLARES`.
         params: Parameters in drafted form; None if they are not written yet.
@@ -163,39 +169,55 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
     return object_schema(properties, ["reasoning", "nodes"])
 
 
-def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
-    """Return the JSON Schema of a plan with parameters, in short form, as endpoints count its tokens.
-
-    Args:
-        there: Ids of the existing nodes.
-        noted: True if there are earlier notes.
-    """
-    node: dict[str, Schema] = {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT}
-    if there:
-        node["replace"] = _list_schema({"param": _TEXT, "old": _TEXT, "new": _TEXT}, ["param", "old", "new"])
-    return {
-        "type": "object",
-        "properties": {
-            "reasoning": {**_TEXT, "description": "In short"},
-            "nodes": _list_schema(node, ["id"] if there else ["id", "type", "after"]),
-            "drop": _TEXTS,
-            "notes": _TEXTS,
-            **_SAID,
-            **({"outdated": _NUMBERS} if noted else {}),
+DRAFT: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {**_TEXT, "description": "In short"},
+        "nodes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT},
+                "required": ["id", "type", "after"],
+            },
         },
-        "required": ["reasoning", "nodes"],
-    }
+        "drop": _TEXTS,
+    },
+    "required": ["reasoning", "nodes"],
+    "additionalProperties": True,
+}
+"""JSON Schema of a plan of a new workflow with parameters, in short, as endpoints count its tokens; rules have the rest."""
+
+CHANGE: Schema = {
+    "type": "object",
+    "properties": {"nodes": {"type": "array"}, "drop": {"type": "array"}},
+    "additionalProperties": True,
+}
+"""JSON Schema of a plan of a change with parameters, whose form stands in the rules, as that is shorter."""
 
 
 def with_base(answer: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
-    """Return the JSON of a plan with the fields that it may leave out: the type and the change of each node.
+    """Return the JSON of a plan with what it may leave out: types and changes of nodes, and the contents of dropped ones.
 
     Args:
         answer: Answer of a model that fits the schema of a plan.
         base: The existing workflow.
     """
-    nodes = [cast("Mapping[str, Any]", node) for node in answer["nodes"]]
-    return {**answer, "nodes": [_node_with_base(node, base) for node in nodes]}
+    nodes = [cast("Mapping[str, Any]", node) for node in answer.get("nodes", ())]
+    planned = {str(node["id"]).strip() for node in nodes}
+    dropped = [str(each).strip() for each in answer.get("drop", ())]
+    contents = [
+        spec.id
+        for spec in base.nodes
+        if spec.id not in planned
+        and not {spec.id}.intersection(dropped)
+        and {*base.around(spec.id)}.intersection(dropped)
+    ]
+    return {
+        **answer,
+        "nodes": [_node_with_base(node, base) for node in nodes],
+        **({"drop": [*dropped, *contents]} if contents else {}),
+    }
 
 
 def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
@@ -280,8 +302,7 @@ def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> Afte
 
 def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     """Return the variables that the parameters of a node declare."""
-    key = {"start": "variables", "code": "outputs", "parameter-extractor": "parameters"}.get(node_type, "")
-    listed = each_of(fields_of(params).get(key))
+    listed = each_of(fields_of(params).get(DECLARES.get(node_type, "")))
     return tuple(
         Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
     )
@@ -379,14 +400,6 @@ def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[
         yield f"node {node.id!r} follows {name!r}, which is not there{hint}"
     if node.inside and node.inside not in known:
         yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
-
-
-def _list_schema(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
-    """Return the schema of a list of objects."""
-    return {
-        "type": "array",
-        "items": {"type": "object", "properties": dict(properties), "required": list(required)},
-    }
 
 
 def object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:

@@ -329,11 +329,8 @@ def test_operations_on_parts_of_one_parameter_are_all_done(design):
 
 def test_a_parameter_that_a_type_does_not_have_can_be_removed(design):
     nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
-    nodes[2]["params"] = {"system_prompt": "", "user": BUILT["nodes"]["3"]["user"]}
-    ops = [
-        {"op": "set", "node": "3", "path": "system", "value": ""},
-        {"op": "set", "node": "3", "path": "system_prompt", "value": None},
-    ]
+    nodes[2]["params"] = {"system_prompt": "", "tone": "kind", "user": BUILT["nodes"]["3"]["user"]}
+    ops = [{"op": "set", "node": "3", "path": "tone", "value": None}]
     model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
     made = design(model, review=False)
     assert (made.accepted, model.stages) == (True, ["plan", "mend"])
@@ -476,7 +473,6 @@ def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
     assert {change.node for change in made.changes.changed} == {"4"}
     assert made.graph.instructions == (INSTRUCTION, CHANGE)
     plan_told = dict(model.asked)["plan"]
-    assert INSTRUCTION in plan_told
     assert "3 llm after 2" in plan_told
     before, after = dump(base).decode(), dump(made.graph).decode()
     kept = before[before.index('"id": "1"') : before.index('"id": "4"')]
@@ -711,8 +707,40 @@ def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
     made = design(model, "Make it something for the ears.", first(design), review=False)
     assert made.accepted
     assert model.stages == ["plan", "build"]
-    assert "\ntts → files (array[file])\n" in model.asked[0][1]
+    assert "\ntts(text: text) → files\n" in model.asked[0][1]
     assert "tts: Reads a text aloud" in model.asked[1][1]
+
+
+LOOK = {"look": ["iteration", "3", "requests"]}
+
+
+def test_a_change_may_once_ask_for_types_nodes_and_earlier_requests_before_it_is_planned(design):
+    base = first(design)
+    long = NodeSpec("3", "llm", {"system": "word " * 500, "user": "{{#2.text#}}"})
+    base = replace(base, nodes=[long if spec.id == "3" else spec for spec in base.nodes])
+    model = Model(plan=[LOOK, TO_FRENCH])
+    made = design(model, CHANGE, base, review=False)
+    assert made.accepted
+    assert model.stages == ["plan", "plan"]
+    before, after = model.asked[0][1], model.asked[1][1]
+    assert "[… cut]" in before
+    assert '[… cut]",' not in after
+    assert "word " * 500 in after
+    assert "iteration(iterator_selector: var" not in before
+    assert "iteration(iterator_selector: var" in after
+    assert "has its id in `inside`" in after
+    assert INSTRUCTION not in before
+    assert INSTRUCTION in after
+    fixed = before.partition("### The workflow")[0].partition("## Job")[0]
+    assert after.startswith(fixed), "what vendors cache stays the same"
+
+
+def test_what_a_change_has_looked_at_is_not_shown_twice(design):
+    model = Model(plan=[LOOK])
+    made = design(model, CHANGE, first(design), review=False)
+    assert not made.made
+    assert model.stages[:3] == ["plan", "plan", "plan"]
+    assert "the plan changes nothing" in model.asked[2][1]
 
 
 def test_the_example_of_a_build_is_written_in_the_notation_of_all_prompts(design):
@@ -750,7 +778,7 @@ def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
     model = Model(plan=[TO_FRENCH])
     made = design(model, "Translate what 'The short version' gives into French (variable french).", base)
     assert made.accepted
-    assert '\n3 llm "The short version" after 2: {' in model.asked[0][1]
+    assert '\n3 llm "The short version" after 2 → text: {' in model.asked[0][1]
     assert "\n4 end after 3: {" in model.asked[0][1]
     assert '\n3 llm "The short version" after 2: {' in dict(model.asked)["judge"]
 

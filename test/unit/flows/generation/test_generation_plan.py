@@ -8,7 +8,7 @@ from answer_forms import faults
 from operad.flows.check import check
 from operad.flows.formats import operad
 from operad.flows.generation.draft import apply_replacements, drafted_graph, unread, variable_types, variables_before
-from operad.flows.generation.plan import After, Given, draft_schema, faults_of, plan_schema, read_plan
+from operad.flows.generation.plan import CHANGE, DRAFT, After, Given, faults_of, plan_schema, read_plan
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.schema_check import check_schema
@@ -61,7 +61,9 @@ def test_a_plan_fits_its_schema_and_may_leave_out_what_is_empty(ids):
     short = [{"id": "1", "type": "start", "change": "add", "after": []}]
     assert not faults(schema, {"reasoning": "", "nodes": short})
     assert faults(schema, {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
-    assert not faults(draft_schema(ids), {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
+    assert not faults(
+        CHANGE if ids else DRAFT, {"reasoning": "", "nodes": [{**short[0], "params": {}}], "left_out": {}}
+    )
 
 
 @pytest.mark.parametrize(
