@@ -299,6 +299,8 @@ def _print_remarks(design: Design, listener: DesignListener, console: Console) -
         "mended": design.repairs,
         "found and corrected": listener.corrected(design),
         "note": design.notes,
+        "neither input nor output": design.neither,
+        "no longer an input or output": design.gone,
         "dropped note": design.dropped_notes,
         "warning": design.warnings,
         "untaken": design.untaken,
@@ -316,7 +318,10 @@ def _print_outline(graph: NodeGraph, status: Mapping[str, str], console: Console
 
 
 def _print_findings(design: Design, console: Console) -> None:
-    for finding in design.findings or design.message.evaluation.splitlines() or ["no workflow was written"]:
+    for what in design.left_out:
+        say(console, f"left out: {what}")
+    others = [] if design.left_out else [*design.message.evaluation.splitlines(), "no workflow was written"]
+    for finding in design.findings or others[:1]:
         say(console, f"left: {finding}")
 
 
@@ -377,7 +382,10 @@ def _as_json(
         "accepted": design.accepted,
         "status": design.message.status.value,
         "findings": list(design.findings),
+        "left_out": design.left_out,
         "notes": design.notes,
+        "neither": design.neither,
+        "gone": design.gone,
         "dropped_notes": design.dropped_notes,
         "warnings": design.warnings,
         "repairs": list(design.repairs),

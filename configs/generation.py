@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -16,6 +16,7 @@ from operad.flows.edit.difference import Difference, difference
 from operad.flows.formats.table import FORMATS
 from operad.flows.generation.draft import unread
 from operad.flows.generation.graph_json import to_json, with_originals, workflow_of
+from operad.flows.generation.names import inputs_and_outputs
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
@@ -73,6 +74,23 @@ class Design:
     def notes(self) -> list[str]:
         """Notes of this round: assumptions, and requests that cannot be met."""
         return [str(note) for note in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
+
+    @property
+    def left_out(self) -> list[str]:
+        """What was asked for and is not done, each with the reason; a design that leaves something out is not accepted."""
+        left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
+        return [f"{what}: {why}" if why else what for what, why in left_out.items()]
+
+    @property
+    def neither(self) -> list[str]:
+        """Names in the request that are neither inputs nor outputs, each with what the model took it for."""
+        plan: Any = self.message.outputs.get("plan")
+        return [f"{name}: {what}" for name, what in read_plan(plan).neither.items()] if plan else []
+
+    @property
+    def gone(self) -> list[str]:
+        """Inputs and outputs that the workflow had before and has no longer."""
+        return [name for name in inputs_and_outputs(self.base) if name not in inputs_and_outputs(self.graph)]
 
     @property
     def dropped_notes(self) -> list[str]:

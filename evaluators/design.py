@@ -18,14 +18,14 @@ from operad.evaluators.score_evaluator import lesson_of
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.graph_json import workflow_of
-from operad.flows.generation.mending import CONTESTABLE, contested_in
+from operad.flows.generation.mending import CONTESTABLE, NAMED_VARIABLE, contested_in
+from operad.flows.generation.names import missing_names
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import MOST_FINDINGS, shown, to_judge
-from operad.flows.generation.stage import OFFER, REVIEW, request_of
+from operad.flows.generation.stage import OFFER, REVIEW, request_of, texts_in
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import repair_graph
-from operad.flows.repair.hints import hints_on
 from operad.operators import OperatorConfig
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits
@@ -248,10 +248,10 @@ class DesignEvaluator(Evaluator):
         graph = workflow_of(judged.outputs)
         if graph is None:
             failure = str(judged.outputs.get("failure") or "nothing was written")
-            reason = "; ".join(line.removeprefix("- ") for line in failure.splitlines())
-            return verdict_on(
-                judged, call.job, self.get_id(), "none", 0.5, [f"there is no workflow: {reason}"], (), True
-            )
+            reason = f"there is no workflow: {_line(failure)}"
+            verdict = verdict_on(judged, call.job, self.get_id(), "none", 0.5, [reason], (), True)
+            said = {key: judged.outputs.get(key, []) for key in ("notes", "left_out")}
+            return verdict.model_copy(update={"outputs": {**verdict.outputs, **said}})
         assessment = await self._assess(call, judged, graph)
         return self._verdict(call, judged, assessment)
 
@@ -268,7 +268,12 @@ class DesignEvaluator(Evaluator):
         offer = _offer(call.job)
         known_issues |= set(offer.faults(base))
         issues += [fault for fault in offer.faults(graph) if fault not in known_issues]
-        issues += hints_on(rounds, graph, base)
+        plan = fields_of(judged.outputs.get("plan"))
+        read = read_plan(plan)
+        known = {*offer.types, *offer.tools, *offer.models, *offer.knowledge, *base.by_id, *graph.by_id}
+        issues += missing_names(rounds[-1], graph, base, NODE_TYPES, read, known)
+        if not judged.outputs.get("operations"):
+            issues += texts_in(plan.get("faults"))
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds)
@@ -282,8 +287,7 @@ class DesignEvaluator(Evaluator):
             # the workflow is unchanged, so a new review would find the same
             remaining = _uncontested(asked_before, contested)
         else:
-            outdated = read_plan(plan).outdated if (plan := fields_of(judged.outputs.get("plan"))) else ()
-            review = await self._review(call, graph, notes, contested, outdated)
+            review = await self._review(call, graph, notes, contested, read.outdated)
             dropped = review.dropped_notes
             notes = [note for note in dict.fromkeys([*notes, *review.notes]) if note not in dropped]
             remaining = _uncontested(review.findings, contested)
@@ -291,7 +295,7 @@ class DesignEvaluator(Evaluator):
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
-        return bool(contested) or job.inputs.get(REVIEW) is True
+        return job.inputs.get(REVIEW) is True or any(not each.startswith(NAMED_VARIABLE) for each, _ in contested)
 
     async def _review(
         self,
@@ -341,6 +345,8 @@ class DesignEvaluator(Evaluator):
     def _verdict(self, call: OperatorCall, judged: WorkflowMessage, assessment: _Assessment) -> WorkflowMessage:
         """Return the verdict on the findings, with the best earlier draft if further rounds are useless."""
         stage, findings = assessment.stage, list(dict.fromkeys(map(_line, assessment.findings)))
+        left_out = dict(read_plan(fields_of(judged.outputs.get("plan"))).left_out)
+        left_out |= {f: why for f, why in contested_in(judged) if f.startswith(NAMED_VARIABLE)}
         score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
         told_before = _texts(judged, "told")
         is_over = bool(findings) and all(
@@ -356,10 +362,15 @@ class DesignEvaluator(Evaluator):
             (judged.operator_id,) if findings else (),
             is_over,
         )
+        if left_out and not findings:
+            verdict = verdict.model_copy(update={"status": WorkflowStatus.JOB_TOO_COMPLICATED_ERROR})
         warnings = [
-            f"contested: {_line(finding)} (it was left as it is: {why})" for finding, why in contested_in(judged)
+            f"contested: {_line(finding)} (it was left as it is: {why})"
+            for finding, why in contested_in(judged)
+            if finding not in left_out
         ]
         user_outputs = {
+            "left_out": left_out,
             "notes": list(assessment.notes),
             "dropped_notes": list(assessment.dropped_notes),
             "warnings": warnings,

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, cast
 
@@ -25,6 +25,7 @@ from operad.flows.check import NodeType
 from operad.flows.formats.chat2workflow import load
 from operad.flows.formats.json_text import read_json
 from operad.flows.generation import prompts
+from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.draft import (
     GIVEN_BY_PLAN,
     apply_replacements,
@@ -39,8 +40,29 @@ from operad.flows.generation.graph_json import to_json
 from operad.flows.generation.mending import GENERATED, MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
-from operad.flows.generation.plan import CHANGE, DRAFT, PlannedNode, faults_of, plan_schema, read_plan, with_base
-from operad.flows.generation.stage import EXAMPLE, MAX_TRIES, Stage, keeps_to_schemas, request_of, task_of, texts_in
+from operad.flows.generation.plan import (
+    CHANGE,
+    DRAFT,
+    PLAN_KEYS,
+    Plan,
+    PlannedNode,
+    changes,
+    normal_plan,
+    parsed,
+    plan_schema,
+    read_plan,
+    unknown_neighbours,
+)
+from operad.flows.generation.stage import (
+    EXAMPLE,
+    MAX_TRIES,
+    DesignRequest,
+    Stage,
+    keeps_to_schemas,
+    request_of,
+    task_of,
+    texts_in,
+)
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import RULES, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
@@ -117,81 +139,75 @@ class PlanWorkflow(Stage):
         plan: The plan, as JSON of its schema; absent if planning failed.
         notes: Notes of the plan on assumptions and on requests that cannot be met.
         prompt: Estimated tokens of each part of the prompt.
-        failure: Reason why there is no plan.
+        left_out: What cannot be done, with the reasons, if there is no plan.
+        failure: Reason why there is no plan; the words of a model that answers without one.
     """
 
     asks_model = True
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask the model for a plan; if the plan has faults, ask again with the faults as a lesson."""
-        base, rounds, contract, notes, titles = request_of(call.job)
+        """Ask the model for a plan; an answer without one is asked for once more."""
+        request = request_of(call.job)
+        base = request.base
         offer = self._offer(call.job, base)
-        example = _job_example_part(call.job)
+        prompt = partial(_plan_prompt, request, offer, _job_example_part(call.job), keeps_to_schemas(call.reasoner))
+        parts, schema = prompt()
+        look: list[str] = []
+        sizes = prompts.sizes(parts, schema)
+        plan: dict[str, Any] = {}
+        read, failure = Plan(), ""
 
-        def change(look: Collection[str]) -> Sequence[prompts.Part]:
-            return prompts.to_change(base, rounds, offer, notes, titles, look)
+        async def answered(fault: str) -> dict[str, Any]:
+            nonlocal parts, schema, look
+            lessons = list(filter(None, (call.lesson, fault)))
+            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), lessons)
+            answer = await ask_object(call.reasoner, task, PLAN_KEYS)
+            if schema is not CHANGE or look or not (look := texts_in(parsed(answer.get("look")))):
+                return answer
+            parts, schema = prompt(look)
+            return await answered(fault)
 
-        one_call = prompts.in_one_call(change(()) if base.nodes else prompts.to_draft(rounds, offer, example))
-        plan_only = prompts.to_plan(base, rounds, contract, offer, notes, titles)
-        failure, prompt_sizes = "", dict[str, int]()
-        for parts in filter(None, (one_call if keeps_to_schemas(call.reasoner) else None, plan_only)):
-            schema = (
-                plan_schema(offer.types, list(base.by_id), noted=bool(base.nodes and notes))
-                if parts is plan_only
-                else CHANGE
-                if base.nodes
-                else DRAFT
-            )
-            prompt_sizes = prompts.sizes(parts, schema)
-            answer, failure, unreadable = await self._ask_plan(
-                call, parts, AnswerSchema.unchecked(schema), base, offer.types, change if schema is CHANGE else None
-            )
-            if answer is not None:
-                plan = read_plan(answer)
-                return self._message(
-                    call.job, prompts.planned(plan), plan=answer, notes=list(plan.notes), prompt=prompt_sizes
-                )
-            if not unreadable:
-                break
-        return self._message(call.job, failure, failure=failure, prompt=prompt_sizes)
-
-    async def _ask_plan(
-        self,
-        call: OperatorCall,
-        parts: Sequence[prompts.Part],
-        schema: AnswerSchema,
-        base: NodeGraph,
-        types: Mapping[str, NodeType],
-        look: Callable[[Collection[str]], Sequence[prompts.Part]] | None = None,
-    ) -> tuple[dict[str, Any] | None, str, bool]:
-        """Return a plan without faults, or None with the reason, and whether the answer could not be read.
-
-        An answer may ask once for nodes and types that it must see whole, with which `look` returns the prompt.
-        """
-
-        async def answered(lessons: Sequence[str]) -> dict[str, Any]:
-            text = await ask(call.reasoner, task_of(call.job, parts, schema, lessons))
-            return cast("dict[str, Any]", schema.validate(text))
-
-        async def attempt(failure: str) -> dict[str, Any]:
-            nonlocal parts, look
-            lessons = list(filter(None, (call.lesson, failure)))
-            said = await answered(lessons)
-            if look is not None and (wanted := texts_in(said.get("look"))):
-                parts, look = look(wanted), None
-                said = await answered(lessons)
-            answer = with_base(said, base)
-            plan = read_plan(answer)
-            if faults := faults_of(plan, base, types) or apply_replacements(plan, base, types)[1]:
-                raise UnfitError("the plan cannot be carried out:\n" + "\n".join(f"- {fault}" for fault in faults))
-            return answer
+        async def attempt(fault: str) -> None:
+            nonlocal plan, read
+            answer = await answered(fault)
+            if words := words_of(answer):
+                raise UnfitError(f"the model answered without a plan, and said: {words}")
+            plan = normal_plan(answer, base, offer.types)
+            read = read_plan(plan)
+            plan["faults"] += [*unknown_neighbours(read, base), *apply_replacements(read, base, offer.types)[1]]
+            if plan["faults"]:
+                raise UnfitError("\n".join(plan["faults"]))
+            if not (changes(read) or plan["notes"] or plan.get("left_out")):
+                raise UnfitError("the plan changes nothing; where nothing can be done, say why in `left_out`")
 
         try:
-            return await until_fit(attempt, MAX_TRIES), "", False
+            await until_fit(attempt, MAX_TRIES)
         except UnfitError as unfit:
-            return None, str(unfit), False
+            failure = str(unfit)
         except AnswerError as error:
-            return None, describe(error), True
+            failure = describe(error)
+        failure = failure or ("" if read.nodes or base.nodes else "the model planned no workflow")
+        said: dict[str, Any] = {"notes": list(read.notes), "prompt": sizes}
+        if failure and not changes(read):
+            return self._message(call.job, failure, failure=failure, left_out=dict(read.left_out), **said)
+        # a plan with faults that the model does not mend is carried out as far as possible; it was told of them
+        return self._message(call.job, prompts.planned(read), plan=plan, told=plan["faults"], **said)
+
+
+def _plan_prompt(
+    request: DesignRequest, offer: Offer, example: prompts.Part, one_call: bool, look: Collection[str] = ()
+) -> tuple[Sequence[prompts.Part], Schema]:
+    """Return the prompt for a plan, and the schema of the answer: with parameters, or without if it does not fit one call."""
+    base, rounds, contract, notes, titles = request
+    parts = (
+        prompts.to_change(base, rounds, offer, notes, titles, look)
+        if base.nodes
+        else prompts.to_draft(rounds, offer, example)
+    )
+    if one_call and prompts.in_one_call(parts):
+        return parts, CHANGE if base.nodes else DRAFT
+    parts = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+    return parts, plan_schema(offer.types, list(base.by_id), noted=bool(base.nodes and notes))
 
 
 class BuildWorkflow(Stage):
@@ -210,9 +226,9 @@ class BuildWorkflow(Stage):
         """Ask the model, in one call, for the parameters of all new and changed nodes that have none yet."""
         answer = _latest_object(call.messages, "plan")
         if answer is None:
-            outputs = call.messages[-1].outputs if call.messages else {}
-            failure = str(outputs.get("failure") or "there is no plan")
-            return self._message(call.job, failure, failure=failure)
+            outputs = dict(call.messages[-1].outputs) if call.messages else {}
+            failure = str(outputs.setdefault("failure", "there is no plan"))
+            return self._message(call.job, failure, **{**outputs, "prompt": {}})
         base, rounds, contract, *_ = request_of(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
@@ -220,7 +236,9 @@ class BuildWorkflow(Stage):
         by_id = {node.id: node for node in plan.nodes}
         variables = variables_before(plan, base, types)
         unwritten = [
-            node_id for node_id in plan.to_write if by_id[node_id].params is None and not by_id[node_id].replace
+            each
+            for each in plan.to_write
+            if by_id[each].params is None and not by_id[each].replace and by_id[each].type in types
         ]
         schemas = _missing_schemas([by_id[node_id] for node_id in unwritten], types, variables, offer)
         parts: Sequence[prompts.Part] = ()
@@ -255,6 +273,7 @@ class BuildWorkflow(Stage):
             prompts.skeleton(graph, types),
             workflow=to_json(graph),
             plan=answer,
+            told=list(call.messages[-1].outputs.get("told", ())),
             notes=list(plan.notes),
             repairs=repairs,
             prompt=sizes,

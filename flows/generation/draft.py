@@ -57,7 +57,9 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
                     seen.add(source)
                     to_visit.append(source)
                     variables += [f"{source}.{name}" for name in outputs.get(source, []) if source != container]
-        if types[node.type].body_starts_with:  # its results and conditions are variables of nodes inside
+        if (
+            node.type in types and types[node.type].body_starts_with
+        ):  # its results and conditions are variables of nodes inside
             inside = [planned.id for planned in plan.nodes if planned.inside == node.id]
             inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
             variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in outputs.get(each, [])]
@@ -211,8 +213,10 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
 def _variables(
     node: PlannedNode, types: Mapping[str, NodeType]
 ) -> tuple[Mapping[str, VariableType], Mapping[str, VariableType]]:
-    """Return the outputs of a planned node and its variables for nodes inside, by what it declares or its type's example."""
-    node_type, key = types[node.type], DECLARES.get(node.type)
+    """Return a planned node's outputs and its variables for nodes inside, by what it declares or its type's example."""
+    node_type, key = types.get(node.type), DECLARES.get(node.type)
+    if node_type is None:
+        return {}, {}
     declared = {key: [{"description": "", **variable._asdict()} for variable in node.declares]} if key else {}
     try:
         made = node_type(node.id, {**node_type.example, **params_of(node_type, declared)})
@@ -255,7 +259,10 @@ def _drafted_node(
     if planned is None or (planned.change == "keep" and existing is not None):
         assert existing is not None  # noqa: S101 - a node is planned or exists
         return existing
-    written = params_of(types[planned.type], {**(planned.params or {}), **params.get(planned.id, {})}, ids)
+    drafted = {**(planned.params or {}), **params.get(planned.id, {})}
+    written = (
+        params_of(types[planned.type], drafted, ids) if planned.type in types else drafted
+    )  # which the check finds
     declared = [[variable.name, variable.type] for variable in planned.declares]
     if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
         written[key] = declared
@@ -279,12 +286,11 @@ def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType
     faults: list[str] = []
     for node in plan.nodes:
         for replacement in node.replace if node.id in base.by_id else ():
-            if not replacement.old or not replacement.param:
-                faults.append(f"node {node.id!r}, replace: `param` and `old` must say something")
-                continue
+            if not (replacement.param and replacement.old):
+                continue  # `normal_plan` found it
             operation = ReplaceText(node=node.id, path=replacement.param, old=replacement.old, new=replacement.new)
             found = list(operation.faults(base, types))
-            faults += [f"node {node.id!r}, replace: {fault.what}" for fault in found]
+            faults += [f"[plan] {node.id}: the text was not replaced: {fault.what}" for fault in found]
             base = base if found else operation.apply(base, types)
     return base, faults
 

@@ -15,20 +15,20 @@ from operad.flows.edit.batch import OPERATIONS, apply, read_operations
 from operad.flows.edit.difference import difference
 from operad.flows.edit.order import edges_in_order
 from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
-from operad.flows.formats.shapes import fields_of, is_selector, pairs_of
+from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
 from operad.flows.generation import prompts
+from operad.flows.generation.answers import ask_object
 from operad.flows.generation.draft import grouped
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
-from operad.flows.generation.plan import read_plan
+from operad.flows.generation.plan import parsed, read_plan
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import PROFILES, Repaired, repair_graph
 from operad.flows.repair.state import State
 from operad.operators.conditions import Case
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.reasoner import ask
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
@@ -67,6 +67,8 @@ def declared_operations(
                 operation["value"] = as_declared(operation.get("value"))
             case "add_branch" if isinstance(operation.get("branch"), Mapping):
                 operation["branch"] = _declared_case(operation["branch"], types)
+            case "connect" if Edge(*(operation.get(key, 0) for key in ("source", "target", "port"))) in graph.edges:
+                continue  # the removal of a node connects what was before it with what was after it
             case _:
                 pass
         declared.append(operation)
@@ -190,8 +192,9 @@ class MendWorkflow(Stage):
         drafted = next((message for message in messages if DRAFTED not in message.outputs), None)
         graph = workflow_of(drafted.outputs) if drafted else None
         if drafted is None or graph is None:
-            failure = str(drafted.outputs.get("failure", "there is no workflow")) if drafted else "there is no workflow"
-            return self._message(call.job, failure, failure=failure)
+            outputs = dict(drafted.outputs) if drafted else {}
+            failure = str(outputs.setdefault("failure", "there is no workflow"))
+            return self._message(call.job, failure, **{**outputs, "prompt": {}})
         base = request_of(call.job).base
         plan: dict[str, Any] = drafted.outputs.get("plan") or {}
         allowed = _allowed(base, graph, plan)
@@ -204,6 +207,7 @@ class MendWorkflow(Stage):
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
             repairs = [*texts_in(drafted.outputs.get("repairs")), *map(str, repaired.repairs)]
+            extra["told"] = drafted.outputs.get("told", [])
         else:
             findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]
             shown_before = set(texts_in(newest_message.outputs.get("told")))
@@ -259,8 +263,9 @@ class MendWorkflow(Stage):
         async def attempt(fault: str) -> Repaired | None:
             """Return the workflow with the operations of an answer; None for an answer without operations."""
             nonlocal answer, contested
-            text = await ask(call.reasoner, task_of(call.job, parts, OPERATIONS_FORM, [fault] if fault else []))
-            answer = cast("dict[str, Any]", OPERATIONS_FORM.validate(text))
+            task = task_of(call.job, parts, OPERATIONS_FORM, [fault] if fault else [])
+            answer = await ask_object(call.reasoner, task, ("operations", "wrong"))
+            answer = {**answer, "operations": each_of(parsed(answer.get("operations")))}
             contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
             if not answer["operations"]:
                 return None
@@ -307,18 +312,24 @@ def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
     return beyond_check and after.standing == before.standing and after.graph != before.graph
 
 
-CONTESTABLE = ("[input]", "[output]", "[judged]", "[dry-run]")
-"""Prefixes of findings that may be mistaken: hints, findings of the judge, and those of dry runs."""
+NAMED_VARIABLE = "[variable]"
+"""Prefix of findings about names that the request calls variables; a contest leaves the workflow incomplete."""
+
+CONTESTABLE = ("[name]", NAMED_VARIABLE, "[plan]", "[judged]", "[dry-run]")
+"""Prefixes of findings that may be mistaken: names of the request, slips of the plan, findings of the judge, and those of
+dry runs."""
 
 
 def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
     """Return the findings that an answer contests, each with the reason, without issues of the static check."""
-    contests = [cast("Mapping[str, Any]", contest) for contest in answer.get("wrong", ())]
-    pairs = [(int(contest["finding"]), " ".join(str(contest["reason"]).split())) for contest in contests]
+    pairs = [
+        (str(contest.get("finding")).strip(), " ".join(str(contest.get("reason") or "no reason").split()))
+        for contest in each_of(parsed(answer.get("wrong")))
+    ]
     return [
-        (findings[number - 1], reason)
+        (findings[int(number) - 1], reason)
         for number, reason in pairs
-        if 0 < number <= len(findings) and findings[number - 1].startswith(CONTESTABLE)
+        if number.isdecimal() and 0 < int(number) <= len(findings) and findings[int(number) - 1].startswith(CONTESTABLE)
     ]
 
 
@@ -383,7 +394,7 @@ def findings_in(lesson: str) -> list[str]:
 def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
     """Return the ids of nodes that findings name: as their place, in quotes, as node 2, or as 2.text.
 
-    Findings about inputs or outputs also name the start and end nodes.
+    Findings about names of the request also name the start and end nodes.
     """
     ids = sorted(graph.by_id, key=len, reverse=True)
     found: dict[str, None] = {}
@@ -397,7 +408,7 @@ def nodes_in(findings: Sequence[str], graph: NodeGraph) -> list[str]:
             if re.search(rf"'{each}'|\bnode {each}(?![\w-])|(?<![\w.-]){each}\.[^\W\d]", finding):
                 found[node_id] = None
     ends = [spec.id for spec in graph.nodes if spec.type in ("start", "end")]
-    about_ends = any("[input]" in finding or "[output]" in finding for finding in findings)
+    about_ends = any(finding.startswith(("[name]", "[variable]")) for finding in findings)
     return list(dict.fromkeys([*found, *(ends if about_ends else ())]))
 
 

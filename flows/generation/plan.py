@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from graphlib import CycleError, TopologicalSorter
-from typing import Any, Literal, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast
 
 from operad.flows.check import NodeType
 from operad.flows.formats.shapes import each_of, fields_of, list_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.repair.aggregators import free_id
+from operad.flows.repair.engine import known_type
 from operad.operators.variables import VariableType
-from operad.runtime.values.errors import did_you_mean, shorten
+from operad.runtime.values.answer_json import candidates
+from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.schema_check import Schema
 
 Change = Literal["keep", "update", "add"]
@@ -26,7 +28,7 @@ DECLARES: Mapping[str, str] = {
 }
 """Types whose nodes declare their own variables, which a plan therefore names, each with the parameter for them."""
 
-MOST_NODES = 60
+MOST_NODES = 100
 """Maximum number of nodes in a plan."""
 
 _ID = re.compile(r"[\w-]{1,40}")
@@ -39,6 +41,10 @@ _OBJECT: Schema = {"type": "object"}
 
 _SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved", "samples"), _OBJECT)
 """What a plan says beside its nodes, as objects; the rules of the prompt describe them."""
+
+
+PLAN_KEYS = ("nodes", "drop", "notes", "look", *_SAID)
+"""Keys of which a plan has at least one."""
 
 
 class After(NamedTuple):
@@ -196,41 +202,103 @@ CHANGE: Schema = {
 """JSON Schema of a plan of a change with parameters, whose form stands in the rules, as that is shorter."""
 
 
-def with_base(answer: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
-    """Return the JSON of a plan with what it may leave out: types and changes of nodes, and the contents of dropped ones.
+def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, Any]:
+    """Return the JSON of a plan in its normal form, from an answer of any form that has one reading.
+
+    Read are nodes by id or in a list, ids that are numbers, predecessors and ids to drop as one text, parameters as
+    text, types in another case or by another name, a single note, and the fields that an answer may leave out.
+    What has no reading is listed under ``faults``, each as a finding.
 
     Args:
-        answer: Answer of a model that fits the schema of a plan.
+        answer: The answer of a model.
         base: The existing workflow.
+        types: Node types by name.
     """
-    nodes = [cast("Mapping[str, Any]", node) for node in answer.get("nodes", ())]
-    planned = {str(node["id"]).strip() for node in nodes}
-    dropped = [str(each).strip() for each in answer.get("drop", ())]
-    contents = [
-        spec.id
-        for spec in base.nodes
-        if spec.id not in planned
-        and not {spec.id}.intersection(dropped)
-        and {*base.around(spec.id)}.intersection(dropped)
-    ]
+    faults: list[str] = []
+    given = parsed(answer.get("nodes"))
+    by_id = [{"id": key, **fields_of(each)} for key, each in fields_of(given).items()]
+    listed = by_id or each_of(given)
+    if len(listed) > MOST_NODES:
+        faults.append(f"[plan] workflow: the plan has {len(listed):,} nodes, of which {MOST_NODES} are read")
+    drop = _ids(answer.get("drop"))
+    faults += [f"[plan] {each}: is to be dropped, and there is no such node" for each in drop if each not in base.by_id]
+    planned = {str(each.get("id")) for each in listed}
+    drop += [each for each in base.by_id if {*base.around(each)} & {*drop} and each not in {*drop, *planned}]
+    there = {node_id: spec for node_id, spec in base.by_id.items() if node_id not in drop}
+    nodes: dict[str, dict[str, Any]] = {}
+    for each in listed[:MOST_NODES]:
+        node = _normal_node(each, there, types)
+        said, before = node["id"], there.get(node["id"])
+        is_new = before is not None and (node["type"] != before.type or each.get("change") == "add")
+        taken = (
+            f"is there already ({before.type})" if is_new and before else "is planned twice" if said in nodes else ""
+        )
+        if taken or (before is None and not _ID.fullmatch(said)):
+            new_id = free_id({*base.by_id, *nodes, *(str(other.get("id")) for other in listed)})
+            node |= {"id": new_id, "change": "add"}
+            why = taken or "can be no id"
+            faults.append(
+                f"[plan] {new_id}: {said!r:.60} {why}, so this node is {new_id!r} now; give each a free number"
+            )
+        if node["type"]:
+            nodes[node["id"]] = node
+        else:
+            faults.append(f"[plan] {node['id']}: a new node needs a type")
+        if not all(replacement["param"] and replacement["old"] for replacement in node["replace"]):
+            faults.append(f"[plan] {node['id']}: a replacement needs `param`, `old` and `new`")
+    reasons = {
+        key: fields_of(said) or dict.fromkeys(_texts(said), "") for key in _SAID if (said := parsed(answer.get(key)))
+    }
     return {
-        **answer,
-        "nodes": [_node_with_base(node, base) for node in nodes],
-        **({"drop": [*dropped, *contents]} if contents else {}),
+        "reasoning": str(answer.get("reasoning") or ""),
+        "nodes": list(nodes.values()),
+        "drop": [each for each in drop if each in base.by_id],
+        "notes": _texts(answer.get("notes")),
+        "outdated": [int(each) for each in _ids(answer.get("outdated")) if each.isdecimal()],
+        **reasons,
+        "faults": faults,
     }
 
 
-def _node_with_base(node: Mapping[str, Any], base: NodeGraph) -> dict[str, Any]:
-    """Return the JSON of a planned node with its type and its change."""
-    existing = base.by_id.get(str(node["id"]).strip())
-    written = "params" in node or bool(node.get("replace"))
-    change = "add" if existing is None else "update" if written else "keep"
-    stated_change = node.get("change")
-    return {
+def _normal_node(
+    node: Mapping[str, Any], there: Mapping[str, NodeSpec], types: Mapping[str, NodeType]
+) -> dict[str, Any]:
+    """Return the JSON of a planned node in its normal form, with its type and its change."""
+    node_id = str(node.get("id", "")).strip()
+    existing = there.get(node_id)
+    said = str(node.get("type") or (existing.type if existing is not None else "")).strip()
+    known = known_type(said) if said not in types else said
+    params = parsed(node.get("params"))
+    replaced = parsed(node.get("replace"))
+    replacements = each_of([replaced] if isinstance(replaced, dict) else replaced) if existing is not None else []
+    written = isinstance(params, dict) or replacements or node.get("change") == "update"
+    normal: dict[str, Any] = {
         **node,
-        "type": node.get("type") or (existing.type if existing is not None else ""),
-        "change": stated_change if stated_change in get_args(Change) else change,
+        "id": node_id,
+        "type": known if known in types else said,
+        "change": "add" if existing is None else "update" if written else "keep",
+        "inside": str(node.get("inside") or "").strip(),
+        "after": _ids(node.get("after")),
+        "params": params if isinstance(params, dict) else None,
+        "replace": [{key: str(each.get(key, "")) for key in ("param", "old", "new")} for each in replacements],
     }
+    return {key: value for key, value in normal.items() if value is not None}
+
+
+def _texts(value: Any) -> list[str]:
+    """Return the texts of a list, each in one line; a text or a number that stands alone is the only one."""
+    given = list_of(value) if isinstance(value, list) else [] if value is None else [value]
+    return [line for each in given if (line := " ".join(str(each).split()))]
+
+
+def _ids(value: Any) -> list[str]:
+    """Return the ids of a list, or of a text that separates them by commas."""
+    return _texts(value.split(",") if isinstance(value, str) else value)
+
+
+def parsed(value: Any) -> Any:
+    """Return a value; of a text, the JSON that it holds."""
+    return next(candidates(value, repair=True), None) if isinstance(value, str) else value
 
 
 def read_plan(answer: Mapping[str, Any]) -> Plan:
@@ -238,7 +306,7 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
     nodes = [cast("Mapping[str, Any]", node) for node in answer.get("nodes", [])]
     ports = {str(node["id"]).strip(): _named_ports(node) for node in nodes}
     return Plan(
-        nodes=tuple(_read_node(node, ports) for node in nodes[: MOST_NODES + 1]),
+        nodes=tuple(_read_node(node, ports) for node in nodes),
         drop=tuple(map(str, answer.get("drop", []))),
         reasoning=str(answer.get("reasoning", "")),
         notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
@@ -308,98 +376,31 @@ def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     )
 
 
+def unknown_neighbours(plan: Plan, base: NodeGraph) -> list[str]:
+    """Return a finding for each node that a plan names as a predecessor or container, and that is not there."""
+    known = [*(each for each in base.by_id if each not in plan.drop), *(node.id for node in plan.nodes)]
+    faults: list[str] = []
+    for node in plan.nodes:
+        for name in [each.node for each in node.predecessors if each.node not in known]:
+            source = name.rpartition(":")[0]
+            hint = f"; name a port by its number, as in '{source}:0'" if source in known else did_you_mean(name, known)
+            faults.append(f"[plan] {node.id}: follows {name!r:.60}, which is not there{hint}")
+        if node.inside and node.inside not in known:
+            hint = did_you_mean(node.inside, known)
+            faults.append(f"[plan] {node.id}: runs inside {node.inside!r:.60}, which is not there{hint}")
+    return faults
+
+
+def changes(plan: Plan) -> bool:
+    """Return whether a plan changes anything."""
+    return bool(plan.to_write or plan.drop or any(node.predecessors for node in plan.nodes))
+
+
 def nodes_before(plan: Plan, base: NodeGraph, ids: Collection[str]) -> list[str]:
     """Return the ids of the existing nodes that directly precede some nodes, planned or as they are."""
     planned_ids = [predecessor.node for node in plan.nodes if node.id in ids for predecessor in node.predecessors]
     existing_ids = [edge.source for edge in base.edges if edge.target in ids]
     return [node_id for node_id in dict.fromkeys([*planned_ids, *existing_ids]) if node_id not in ids]
-
-
-def faults_of(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> list[str]:
-    """Return the faults of a plan as instructions for a model.
-
-    Args:
-        plan: The plan.
-        base: The existing workflow; without nodes if there is none.
-        types: Node types by name.
-    """
-    return list(_faults(plan, base, types))
-
-
-def _faults(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield the faults of a plan."""
-    ids = [node.id for node in plan.nodes]
-    if not (plan.to_write or plan.drop or any(node.predecessors for node in plan.nodes)):
-        yield from _no_change_faults(plan, base)
-        return
-    if len(ids) > MOST_NODES:
-        yield f"the plan has more than {MOST_NODES} nodes; say more in fewer"
-        return
-    for node_id in dict.fromkeys(duplicate for duplicate in ids if ids.count(duplicate) > 1):
-        yield f"node {node_id!r} is planned twice; each node needs its own id"
-    existing = base.by_id
-    for node in plan.nodes:
-        yield from _node_faults(node, base, plan, types)
-    for node_id in plan.drop:
-        if node_id not in existing:
-            yield f"drop: there is no node {node_id!r}{did_you_mean(node_id, existing)}"
-        elif node_id in ids:
-            yield f"drop: node {node_id!r} is planned as well; leave it out of one of the two"
-    types_by_id = {**{each: spec.type for each, spec in existing.items() if each not in plan.drop}}
-    types_by_id |= {node.id: node.type for node in plan.nodes}
-    yield from _missing_type_faults(list(types_by_id.values()), types)
-    try:
-        TopologicalSorter(
-            {node.id: [predecessor.node for predecessor in node.predecessors] for node in plan.nodes}
-        ).prepare()
-    except CycleError as error:
-        yield f"each of these follows the next, and so none can begin: {shorten(error.args[1], 10)}"
-
-
-def _no_change_faults(plan: Plan, base: NodeGraph) -> Iterator[str]:
-    """Yield a fault of a plan that changes nothing, unless its notes give a reason."""
-    if not base.nodes:
-        yield "the plan has no nodes"
-    elif not plan.notes:
-        yield "the plan changes nothing; where nothing can be changed, say why in `notes`"
-
-
-def _missing_type_faults(kinds: Sequence[str], types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield a fault if no node begins or none ends the workflow."""
-    if "start" not in kinds:
-        yield "there is no node of type 'start'; it holds the inputs"
-    if not any(kind in types and types[kind].ends for kind in kinds):
-        yield "there is no node of type 'end'; it names the outputs"
-
-
-def _node_faults(node: PlannedNode, base: NodeGraph, plan: Plan, types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield the faults of a planned node."""
-    existing = base.by_id
-    known = {*(node_id for node_id in existing if node_id not in plan.drop), *(planned.id for planned in plan.nodes)}
-    if node.id not in existing and not _ID.fullmatch(node.id):
-        yield f"{node.id!r:.60} can be no id; take a number"
-    if node.change == "add" and node.id in existing and node.id not in plan.drop:
-        yield (
-            f"node {node.id!r} is there already ({existing[node.id].type}): "
-            "plan it as keep or update, or take a free id"
-        )
-    if node.change != "add" and node.id not in existing:
-        yield f"node {node.id!r} is not there, and so can only be planned as add{did_you_mean(node.id, existing)}"
-    elif node.change != "add" and existing[node.id].type != node.type:
-        yield (
-            f"node {node.id!r} is of type {existing[node.id].type!r}, not {node.type!r}; "
-            "to have another type, drop it and add a new one"
-        )
-    if node.type not in types:
-        yield f"node {node.id!r}: {node.type!r} is not a node type{did_you_mean(node.type.lower(), types)}"
-    if node.replace and node.change != "update":
-        yield f"node {node.id!r}: only an update can `replace` words"
-    for name in (predecessor.node for predecessor in node.predecessors if predecessor.node not in known):
-        source = name.rpartition(":")[0]
-        hint = f"; name a port by its number, as in '{source}:0'" if source in known else did_you_mean(name, known)
-        yield f"node {node.id!r} follows {name!r}, which is not there{hint}"
-    if node.inside and node.inside not in known:
-        yield f"node {node.id!r} runs inside {node.inside!r}, which is not there{did_you_mean(node.inside, known)}"
 
 
 def object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:

@@ -454,9 +454,9 @@ def to_change(
     return [part for part in parts if part.text]
 
 
-def in_one_call(parts: Sequence[Part]) -> Sequence[Part] | None:
-    """Return the prompt for a plan with parameters; None if it does not fit the budget."""
-    return parts if sum(len(part.text) for part in parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS else None
+def in_one_call(parts: Sequence[Part]) -> bool:
+    """Return whether the prompt for a plan with parameters fits the budget."""
+    return sum(len(part.text) for part in parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS
 
 
 def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
@@ -568,7 +568,8 @@ def to_mend(
     rules, shown_findings = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
     characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
     names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
-    names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", shown_findings)]
+    about_types = "\n".join(each for each in findings if not each.startswith("[unknown-type]"))  # which lists them all
+    names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", about_types)]
     ids_to_change = ", ".join(sorted((allowed or set()) & graph.by_id.keys()))
     changeable = "" if allowed is None else f"{ids_to_change}, and nodes that you add".removeprefix(", and ")
     return fit(

@@ -245,7 +245,9 @@ class Model(Endpoint):
             )
         if completion.finish_reason == "refusal":
             refusal = completion.detail or one_line(completion.text)
-            raise RequestError(f"{self.describe()}: the model refuses to answer: {refusal}; change the prompt")
+            raise RequestError(
+                f"{self.describe()}: the model refuses to answer: {refusal}; change the prompt", refusal=refusal
+            )
         return completion
 
     async def _request_turn(

@@ -52,6 +52,9 @@ MAX_EXCERPT = 200
 
 _RAISE_MAX_TOKENS = "; raise max_tokens"
 
+MORE_ROOM = 2
+"""Factor by which the maximum of an answer's tokens is raised, once, after an answer was cut off."""
+
 
 @dataclass(frozen=True, slots=True)
 class Form:
@@ -239,6 +242,7 @@ class Conversation:
 
         async def attempt(fault: str) -> str:
             nonlocal turn, repairs
+            before = turn
             if fault:
                 repairs += 1
                 emit(AnswerRejected(error=fault, repair=repairs))
@@ -247,6 +251,15 @@ class Conversation:
             try:
                 return _read(form, turn)
             except (SchemaMismatch, ValueError) as mismatch:
+                if _was_cut(turn) and _was_cut(before):  # more room did not help
+                    lengths = f"{before.usage.completion_tokens:,} and {turn.usage.completion_tokens:,} tokens"
+                    raise AnswerError(
+                        f"{self.model.name} was cut off twice, after {lengths}: at the most tokens that an answer may "
+                        f"have{_RAISE_MAX_TOKENS}"
+                    ) from None
+                if _was_cut(turn):
+                    most = max(self._settings.max_tokens or self.model.max_tokens or 0, turn.usage.completion_tokens)
+                    self._settings = ModelSettings(max_tokens=MORE_ROOM * most or None).over(self._settings)
                 raise UnfitError(_fault_text(mismatch, turn)) from mismatch
 
         try:

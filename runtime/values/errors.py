@@ -328,7 +328,17 @@ class ModelError(OperadError):
 
 
 class RequestError(ModelError):
-    """A model's endpoint works, but rejects this request, for example because it is not allowed."""
+    """A model's endpoint works, but rejects this request, for example because it is not allowed.
+
+    Attributes:
+        refusal: Words with which the model itself refuses to answer; empty for other reasons.
+    """
+
+    def __init__(
+        self, message: str, *, transient: bool = False, retry_after: float | None = None, refusal: str = ""
+    ) -> None:
+        super().__init__(message, transient=transient, retry_after=retry_after)
+        self.refusal = refusal
 
 
 class PromptTooLongError(RequestError):

@@ -49,6 +49,8 @@ class Model:
     def __call__(self, request: Mapping[str, Any]) -> Say:
         """The next answer."""
         form = request["response_format"]["json_schema"]["schema"]
+        if "findings" not in form["properties"] and not self._left:
+            return Say('{"operations": []}')  # not counted, as a change leaves out names that its requests had before
         answer = CONTENT if "findings" in form["properties"] else self._left.pop(0)
         said = compact(answer)
         self.calls += 1
@@ -78,10 +80,8 @@ def measured(name: str, said: Mapping[str, Any], base: Design | None, *, review:
     ours, theirs = model.characters // CHARACTERS_A_TOKEN, plain // CHARACTERS_A_TOKEN
     told = {"request": name, "change": base is not None, "calls": model.calls, "tokens": ours, "plain": theirs}
     if base:
-        anew = {
-            "request": f"{' '.join(base.graph.instructions)} {said['request']}",
-            "answers": [whole_plan(design.graph)],
-        }
+        request = f"{' '.join(base.graph.instructions)} {said['request']}"
+        anew = {"request": request, "answers": [whole_plan(design.graph)]}
         new = measured(name, anew, None, review=review)[0]["tokens"]
         told |= {"new": new, "of_new": round(ours / new, 2)}
     return {**told, "ratio": round(ours / theirs, 2), "accepted": design.accepted, "notes": design.notes}, design

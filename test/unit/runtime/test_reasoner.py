@@ -392,20 +392,23 @@ async def test_an_answer_that_never_fits_is_an_error_with_the_last_faults_and_an
     assert len(str(raised.value)) < 400
 
 
-async def test_an_answer_that_is_always_cut_off_says_what_to_raise():
+async def test_an_answer_that_is_cut_off_with_more_room_too_says_what_to_raise():
     half = Say('{"claims": ["a", "b', finish_reason="length")
-    async with ScriptedModel([half] * 3) as scripted:
+    async with ScriptedModel([half] * 2) as scripted:
         with pytest.raises(AnswerError) as raised:
             await MonoModelReasoner(scripted.model).infer(task(output_schema=CLAIMS))
-    assert "the answer was cut off at the most tokens it may have" in str(raised.value)
+    assert "cut off twice" in str(raised.value)
     assert str(raised.value).endswith("; raise max_tokens")
 
 
-async def test_an_answer_that_was_cut_off_is_asked_for_again_shorter():
+@pytest.mark.parametrize(("most", "then"), [(None, 6), (5, 10), (50, 100)])
+async def test_an_answer_that_was_cut_off_is_asked_for_again_shorter_and_with_more_room(most, then):
     half = Say('{"claims": ["a", "b', finish_reason="length")
     async with ScriptedModel([half, Say('{"claims": ["a"]}')]) as scripted:
-        assert await MonoModelReasoner(scripted.model).infer(task(output_schema=CLAIMS)) == '{"claims": ["a"]}'
+        model = scripted.model.model_copy(update={"max_tokens": most})
+        assert await MonoModelReasoner(model).infer(task(output_schema=CLAIMS)) == '{"claims": ["a"]}'
     assert "cut off at the most tokens it may have; be shorter" in scripted.requests[1]["messages"][-1]["content"]
+    assert [request.get("max_tokens") for request in scripted.requests] == [most, then]
 
 
 async def test_a_list_is_asked_for_inside_an_object_and_given_back_alone():

@@ -183,16 +183,76 @@ def test_a_name_that_seems_to_be_asked_for_is_a_question_and_no_rule_changes_it(
     assert made.graph.by_id["4"].params == {"outputs": [["summary", ["text", "3"]]]}
 
 
-def test_a_contested_hint_is_a_warning_and_the_workflow_stays_as_it_was_written(design):
-    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "it is called summery"}]}
-    model = Model(build=[built(**SUMMERY)], mend=[contest])
-    made = design(model)
+QUOTED = INSTRUCTION.replace("(variable summary)", "as `summary`")
+
+
+def contest(reason):
+    return {**operations(), "wrong": [{"finding": 1, "reason": reason}]}
+
+
+def test_a_contested_name_is_a_warning_and_the_workflow_stays_as_it_was_written(design):
+    model = Model(build=[built(**SUMMERY)], mend=[contest("it is called summery")])
+    made = design(model, QUOTED)
     assert made.accepted
     assert model.stages == ["plan", "build", "mend", "judge"]
     assert made.graph.by_id["4"].params == {"outputs": [["summery", ["text", "3"]]]}
     [warning] = made.warnings
-    assert "'summary'" in warning
+    assert "summary" in warning
     assert "it is called summery" in warning
+
+
+def test_a_variable_that_is_asked_for_and_contested_is_left_out_and_the_design_is_not_accepted(design):
+    model = Model(build=[built(**SUMMERY)], mend=[contest("it is called summery")])
+    made = design(model, review=False)
+    assert not made.accepted
+    assert made.made
+    assert model.stages == ["plan", "build", "mend"]
+    [left_out] = made.left_out
+    assert left_out.startswith("[variable] summary: ")
+    assert left_out.endswith(": it is called summery")
+
+
+def test_what_a_plan_leaves_out_is_not_asked_for_again_and_the_design_is_not_accepted(design):
+    plan = {**PLAN, "left_out": {"picture": "no node draws"}, "notes": ["A summary alone."]}
+    made = design(Model(plan=[plan]), INSTRUCTION + " Draw it (variable picture).")
+    assert (made.made, made.accepted) == (True, False)
+    assert (made.left_out, made.notes, made.findings) == (["picture: no node draws"], ["A summary alone."], [])
+
+
+def test_a_request_that_cannot_be_met_ends_with_the_reasons_of_the_model(design):
+    model = Model(plan=[{"nodes": [], "left_out": {"sing": "no node sings"}, "notes": ["Ask a person."]}])
+    made = design(model)
+    assert (made.made, made.accepted, model.stages) == (False, False, ["plan"])
+    assert (made.left_out, made.notes) == (["sing: no node sings"], ["Ask a person."])
+
+
+@pytest.mark.parametrize("words", ["I'm sorry, but I can't help with that.", "", "```\nno plan\n```", "{}", "[1]"])
+def test_words_in_place_of_a_plan_are_asked_about_once_and_shown(design, words):
+    model = Model(plan=[words])
+    made = design(model)
+    assert (made.made, model.stages) == (False, ["plan", "plan"])
+    assert (" ".join(words.split()) or "nothing") in made.findings[0]
+
+
+def test_a_name_that_is_neither_input_nor_output_is_told_and_no_finding(design):
+    made = design(Model(plan=[{**PLAN, "neither": {"arxiv": "a site"}}]), INSTRUCTION + " Papers are of `arxiv`.")
+    assert made.accepted
+    assert made.neither == ["arxiv: a site"]
+
+
+def test_a_variable_is_not_excused_as_neither_input_nor_output_unless_a_node_has_it(design):
+    plan = {**PLAN, "neither": {"french": "it stands in the summary", "text": "what is read"}}
+    also = " Of the text (variable text), make it French (variable french)."
+    made = design(Model(plan=[plan], mend=[operations()]), INSTRUCTION + also)
+    assert [finding.partition(":")[0] for finding in made.findings] == ["[variable] french"]
+
+
+def test_inputs_and_outputs_that_a_change_removes_are_told(design):
+    plan = {"nodes": [{**PLAN["nodes"][3], "change": "update", "after": []}]}
+    build = {"reasoning": "", "nodes": {"4": {"outputs": [{"name": "text", "value": "3.text"}]}}}
+    base = design(Model(), review=False).graph
+    made = design(Model(plan=[plan], build=[build]), "Call the output `text`.", base, review=False)
+    assert (made.accepted, made.gone) == (True, ["summary"])
 
 
 def test_a_contested_finding_of_the_judge_is_a_warning_and_is_not_judged_again(design):
@@ -427,13 +487,15 @@ def test_a_model_that_says_nothing_of_use_ends_with_the_reason(design, stage, sa
     assert model.stages.count(stage) <= 6, "twice, each with three tries for the form of the answer"
 
 
-def test_a_plan_that_can_never_be_ends_when_the_same_is_found_again(design):
+def test_a_plan_whose_faults_stay_is_carried_out_as_far_as_possible_and_not_accepted(design):
     twice = {**PLAN, "nodes": [*PLAN["nodes"], PLAN["nodes"][1]]}
-    model = Model(plan=[twice])
+    params = {"5": {"variable_selector": "1.paper"}}
+    model = Model(plan=[twice], build=[built(**params)])
     made = design(model)
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
-    assert "planned twice" in made.findings[0]
-    assert model.stages == ["plan"] * 2
+    assert made.findings[0].startswith("[plan] 5: '2' is planned twice")
+    assert model.stages == ["plan", "plan", "build"]
+    assert [spec.id for spec in made.graph.nodes] == ["1", "2", "3", "4", "5"]
 
 
 def test_a_plan_that_cannot_be_is_asked_for_again_with_its_faults(design):
@@ -643,9 +705,7 @@ def test_an_empty_instruction_is_refused(instruction):
 
 def test_findings_and_the_nodes_that_they_name(design):
     graph = first(design)
-    lesson = (
-        "Mend this:\n- [param] 3: user: is empty\n- [dangling-edge] 2 → 9: there is no node '9'\n- [output] give 'x'"
-    )
+    lesson = "Mend this:\n- [param] 3: user: is empty\n- [dangling-edge] 2 → 9: there is no node '9'\n- [variable] x: give it"
     findings = findings_in(lesson)
     assert len(findings) == 3
     assert nodes_in(findings, graph) == ["3", "2", "1", "4"]
@@ -674,9 +734,8 @@ def test_a_workflow_without_findings_is_reviewed_only_on_request(design):
 
 
 def test_a_contested_finding_brings_a_review(design):
-    contest = {**operations(), "wrong": [{"finding": 1, "reason": "summery is meant"}]}
-    model = Model(build=[built(**SUMMERY)], mend=[contest])
-    assert design(model, review=False).accepted
+    model = Model(build=[built(**SUMMERY)], mend=[contest("summery is meant")])
+    assert design(model, QUOTED, review=False).accepted
     assert model.stages == ["plan", "build", "mend", "judge"]
 
 

@@ -1,5 +1,6 @@
 """Plans, and the workflows that are drafted from them."""
 
+import json
 from dataclasses import replace
 
 import pytest
@@ -8,7 +9,16 @@ from answer_forms import faults
 from operad.flows.check import check
 from operad.flows.formats import operad
 from operad.flows.generation.draft import apply_replacements, drafted_graph, unread, variable_types, variables_before
-from operad.flows.generation.plan import CHANGE, DRAFT, After, Given, faults_of, plan_schema, read_plan
+from operad.flows.generation.plan import (
+    CHANGE,
+    DRAFT,
+    After,
+    Given,
+    normal_plan,
+    plan_schema,
+    read_plan,
+    unknown_neighbours,
+)
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.schema_check import check_schema
@@ -66,48 +76,91 @@ def test_a_plan_fits_its_schema_and_may_leave_out_what_is_empty(ids):
     )
 
 
+def faults_in(answer, base=NONE):
+    plan = normal_plan(answer, base, NODE_TYPES)
+    return [*plan["faults"], *unknown_neighbours(read_plan(plan), base)]
+
+
 @pytest.mark.parametrize(
-    ("plan", "said"),
+    ("plan", "place"),
     [
-        (plan_of(), "no nodes"),
-        (plan_of(START, LLM), "no node of type 'end'"),
-        (plan_of(LLM, END), "no node of type 'start'"),
-        (plan_of(START, LLM, LLM, END), "planned twice"),
-        (plan_of(START, planned("2", "llm", after=["1x"]), END), "follows '1x', which is not there"),
-        (plan_of(START, planned("2", "llm", after=["1:if"]), END), "not there; name a port by its number, as in '1:0'"),
-        (plan_of(START, planned("2", "LLM", after=["1"]), END), "'LLM' is not a node type (did you mean 'llm'?)"),
-        (plan_of(START, planned("2", "llm", after=["3"]), planned("3", "end", after=["2"])), "none can begin"),
-        (plan_of(START, planned("2", "llm", change="update", after=["1"]), END), "can only be planned as add"),
-        (plan_of(START, planned("2", "lm", after=["1"]), END), "'lm' is not a node type"),
-        (plan_of(START, planned("2", "llm", after=["1"], inside="7"), END), "runs inside '7'"),
+        (plan_of(START, LLM, LLM, END), "4"),
+        (plan_of(START, planned("2", "llm", after=["1x"]), END), "2"),
+        (plan_of(START, planned("2", "llm", after=["1:if"]), END), "2"),
+        (plan_of(START, planned("2", "llm", after=["1"], inside="7"), END), "2"),
         *(
-            (plan_of(START, planned(name, "llm", after=["1"]), planned("3", "end", after=[name])), "can be no id")
+            (plan_of(START, planned(name, "llm", after=["1"]), planned("3", "end")), "2")
             for name in ("a b", "", "<outcome>", "../x", "2|3", "\x00", "\u202e2", "\ud800", "x" * 5_000)
         ),
-        (plan_of(START, LLM, END, drop=["9"]), "drop: there is no node '9'"),
-        (plan_of(*[planned(str(n), "llm") for n in range(70)]), "more than 60"),
+        (plan_of(START, {"id": "2", "after": ["1"]}, planned("3", "end")), "2"),
+        (plan_of(START, LLM, END, drop=["9"]), "9"),
+        (plan_of(*[planned(str(n), "llm") for n in range(170)]), "workflow"),
     ],
 )
-def test_what_cannot_be_in_a_plan_is_said(plan, said):
-    assert any(said in fault for fault in faults_of(read_plan(plan), NONE, NODE_TYPES))
+def test_what_has_no_reading_in_a_plan_is_said_of_its_node(plan, place):
+    [fault] = faults_in(plan)
+    assert fault.startswith(f"[plan] {place}: ")
+
+
+def test_a_port_that_is_no_number_is_told_how_to_write_it():
+    [fault] = faults_in(plan_of(START, planned("2", "llm", after=["1:if"]), END))
+    assert "'1:0'" in fault
 
 
 def test_a_node_that_is_there_keeps_an_id_that_a_new_one_could_not_have():
     base = there()
     odd = replace(base, nodes=[replace(spec, id="2.b") if spec.id == "2" else spec for spec in base.nodes])
-    said = faults_of(read_plan(plan_of(planned("2.b", "llm", "update", after=["1"]))), odd, NODE_TYPES)
-    assert not any("can be no id" in fault for fault in said)
+    assert faults_in(plan_of(planned("2.b", "llm", "update", after=["1"])), odd) == []
+
+
+@pytest.mark.parametrize("node", [planned("2", "llm"), planned("2", "code", change="update")])
+def test_a_new_node_with_the_id_of_another_gets_a_free_one_and_is_told(node):
+    plan = normal_plan(plan_of(node), there(), NODE_TYPES)
+    assert [(each["id"], each["change"]) for each in plan["nodes"]] == [("4", "add")]
+    assert "is there already (llm)" in plan["faults"][0]
+
+
+def test_a_node_may_be_dropped_and_planned_anew_with_another_type():
+    plan = normal_plan(plan_of(planned("2", "code", "update"), drop=["2"]), there(), NODE_TYPES)
+    assert (plan["nodes"][0]["change"], plan["faults"]) == ("add", [])
+
+
+VARIABLES = {"variables": [{"name": "text", "type": "string"}]}
 
 
 @pytest.mark.parametrize(
-    ("node", "said"),
+    "answer",
     [
-        (planned("2", "llm"), "is there already (llm)"),
-        (planned("2", "code", change="update"), "is of type 'llm', not 'code'"),
+        {"nodes": [{"id": 1, "type": "Start", "params": VARIABLES}, {"id": 2, "type": "LLM", "after": 1, "params": {}}]},
+        {"nodes": {"1": {"type": "start", "params": VARIABLES}, "2": {"type": "llm", "after": "1", "params": {}}}},
+        {"nodes": json.dumps([{"id": "1", "type": "begin", "after": "", "params": json.dumps(VARIABLES)},
+                              {"id": "2", "type": "Large Language Model", "after": ["1"], "params": "{}"}])},
+        {"nodes": [{"id": " 1 ", "type": "start", "after": None, "params": VARIABLES, "inside": None},
+                   {"id": "2", "type": "llm", "after": [1], "params": {}}], "notes": None, "drop": ""},
     ],
-)
-def test_a_plan_of_a_change_heeds_what_is_there(node, said):
-    assert any(said in fault for fault in faults_of(read_plan(plan_of(node)), there(), NODE_TYPES))
+)  # fmt: skip
+def test_a_plan_that_has_one_reading_is_read(answer):
+    plan = normal_plan(answer, NONE, NODE_TYPES)
+    assert plan["faults"] == []
+    start, llm = read_plan(plan).nodes
+    assert (start.id, start.type, start.declares) == ("1", "start", (Given("text", "string"),))
+    assert (llm.id, llm.type, llm.predecessors, llm.params) == ("2", "llm", (After("1"),), {})
+
+
+def test_reasons_of_a_plan_are_read_from_objects_lists_and_texts():
+    plan = read_plan(normal_plan({"notes": "one note", "left_out": ["a picture"], "neither": {"x": " a\n tool "}},
+                                 NONE, NODE_TYPES))  # fmt: skip
+    assert plan.notes == ("one note",)
+    assert (plan.left_out, plan.neither) == ({"a picture": ""}, {"x": "a tool"})
+
+
+@pytest.mark.parametrize("value", [None, 7, "x", [], [7, None, []], {"1": 7}, {"": {}}, True, [{"id": {}}], 10**400])
+@pytest.mark.parametrize("key", ["nodes", "drop", "notes", "outdated", "left_out", "neither", "unapproved", "samples"])
+def test_a_plan_of_any_form_is_read_without_an_error(key, value):
+    for base in (NONE, there()):
+        plan = normal_plan({"nodes": [planned("2", "llm", "update")], key: value}, base, NODE_TYPES)
+        read = read_plan(json.loads(json.dumps(plan)))
+        drafted_graph(read, {}, base, NODE_TYPES)
 
 
 def test_a_node_whose_result_nothing_reads_is_told_of():
@@ -116,17 +169,9 @@ def test_a_node_whose_result_nothing_reads_is_told_of():
     assert [spec.id for spec in unread(graph)] == ["4"]
 
 
-def test_where_nothing_can_be_changed_notes_are_a_plan():
-    nothing = {"nodes": [], "notes": ["No node asks for approval."]}
-    assert faults_of(read_plan(nothing), there(), NODE_TYPES) == []
-    assert faults_of(read_plan(nothing), NONE, NODE_TYPES) == ["the plan has no nodes"]
-    assert "say why in `notes`" in faults_of(read_plan({"nodes": []}), there(), NODE_TYPES)[0]
-
-
 def test_a_change_leaves_all_else_the_very_same():
     base = there()
     plan = read_plan(plan_of(planned("4", "llm", after=["2"]), planned("3", "end", "update", after=["4"])))
-    assert faults_of(plan, base, NODE_TYPES) == []
     params = {
         "4": {"system": "", "user": "Translate {{#2.text#}}"},
         "3": {"outputs": [{"name": "said", "value": "2.text"}, {"name": "french", "value": "4.text"}]},
@@ -156,7 +201,6 @@ def test_what_runs_inside_an_iteration_gets_its_start():
             planned("4", "end", after=["3"]),
         )
     )
-    assert faults_of(plan, NONE, NODE_TYPES) == []
     read = variables_before(plan, NONE, NODE_TYPES)
     assert "3.item" in read["3-2"]
     assert "2.text" in read["3-2"]

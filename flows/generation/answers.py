@@ -1,0 +1,54 @@
+"""Answers of models to the stages of a design, read with forgiveness where one reading exists.
+
+Words in place of an answer, such as a refusal, are no fault of form: they are kept, and shown to the user.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, cast
+
+from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
+from operad.runtime.values.answer_json import candidates
+from operad.runtime.values.errors import RequestError
+
+SAID = "said"
+"""Key of the words of a model that answered nothing else."""
+
+LONGEST_SAID = 2_000
+"""Maximum number of characters of a model's words."""
+
+
+async def ask_object(reasoner: Reasoner, task: Task, keys: Collection[str]) -> dict[str, Any]:
+    """Return the object that a model answers, whatever its fields hold; ``{"said": …}`` if it answers in words.
+
+    Args:
+        reasoner: The reasoner.
+        task: The task, with the schema that a model is asked for.
+        keys: Keys of which the object has at least one.
+
+    Raises:
+        AnswerError: The answer was cut off.
+        ModelError: The endpoint failed.
+    """
+    read: Callable[[str], dict[str, Any]] = lambda text: read_object(text, keys)  # noqa: E731 - it is passed on
+    try:
+        return read(await ask(reasoner, task.model_copy(update={"check": read})))
+    except RequestError as error:
+        if not error.refusal:
+            raise
+        return {SAID: error.refusal}
+
+
+def read_object(text: str, keys: Collection[str]) -> dict[str, Any]:
+    """Return the first object of an answer that has one of the keys; ``{"said": text}`` if there is none."""
+    for value in candidates(text, repair=True):
+        if isinstance(value, dict) and not cast("dict[str, Any]", value).keys().isdisjoint({*keys, SAID}):
+            return cast("dict[str, Any]", value)
+    return {SAID: text.strip()[:LONGEST_SAID]}
+
+
+def words_of(answer: dict[str, Any]) -> str:
+    """Return the words in place of an answer, in one line; empty if there is an answer."""
+    return " ".join(str(answer[SAID]).split()) or "nothing" if SAID in answer else ""
