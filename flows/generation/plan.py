@@ -223,7 +223,8 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
     drop = _ids(answer.get("drop"))
     faults += [f"[plan] {each}: is to be dropped, and there is no such node" for each in drop if each not in base.by_id]
     planned = {str(each.get("id")) for each in listed}
-    drop += [each for each in base.by_id if {*base.around(each)} & {*drop} and each not in {*drop, *planned}]
+    contents = [each.id for each in base.nodes if not {*base.around(each.id)}.isdisjoint(drop)]
+    drop += [each for each in contents if each not in (*drop, *planned)]
     there = {node_id: spec for node_id, spec in base.by_id.items() if node_id not in drop}
     nodes: dict[str, dict[str, Any]] = {}
     for each in listed[:MOST_NODES]:

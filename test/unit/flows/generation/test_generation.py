@@ -11,7 +11,7 @@ from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.designer import read_tagged
-from operad.flows.generation.mending import findings_in, nodes_in, repair_draft
+from operad.flows.generation.mending import essence_of, findings_in, nodes_in, repair_draft
 from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.format import DIFY
@@ -262,6 +262,60 @@ def test_a_contested_finding_of_the_judge_is_a_warning_and_is_not_judged_again(d
     assert made.accepted
     assert model.stages == ["plan", "build", "judge", "mend"]
     assert "it is there" in made.warnings[0]
+
+
+@pytest.mark.parametrize(
+    ("finding", "later"),
+    [
+        (
+            "[name] slug: no input is called so; there are: text; add it",
+            "[name] slug: no input is called so; there are: a",
+        ),
+        ("[dry-run] 3: KeyError: 'a' (on port 0 of node 2)", "[dry-run] 3: KeyError: 'a'"),
+        ("[dry-run] 3: no key 'tilte' (did you mean 'title'?)", "[dry-run] 3: no key 'tilte'"),
+    ],
+)
+def test_a_finding_is_known_again_by_what_does_not_depend_on_other_nodes(finding, later):
+    assert essence_of(finding) == essence_of(later)
+
+
+def test_findings_on_different_nodes_names_or_faults_are_different():
+    findings = ["[dry-run] 3: KeyError: 'a'", "[dry-run] 3: KeyError: 'b'", "[dry-run] 4: KeyError: 'a'", "[name] a: x"]
+    assert len({essence_of(each) for each in findings}) == 4
+
+
+FAILING = NodeGraph(
+    [
+        NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+        NodeSpec(
+            "2",
+            "code",
+            {
+                "variables": [["text", ["text", "1"]]],
+                "outputs": [["n", "number"]],
+                "code": "def main(text):\n    return {'n': 1 / 0}",
+            },
+        ),
+        NodeSpec("3", "llm", {"system": "", "user": "Shorten: {{#1.text#}} {{#2.n#}}"}),
+        NodeSpec("4", "end", {"outputs": [["short", ["text", "3"]]]}),
+    ],
+    [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")],
+)
+
+
+def test_a_node_that_failed_before_a_change_of_others_is_no_finding_of_the_change(design):
+    plan = {"nodes": [{"id": "3", "replace": [{"param": "user", "old": "Shorten", "new": "Sum up"}]}]}
+    model = Model(plan=[plan])
+    made = design(model, "Sum it up instead.", FAILING, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+
+
+def test_a_node_that_a_change_concerns_and_that_still_fails_is_a_finding(design):
+    plan = {"nodes": [{"id": "2", "replace": [{"param": "code", "old": "1 / 0", "new": "2 / 0"}]}]}
+    made = design(Model(plan=[plan], mend=[operations()]), "Let it not fail.", FAILING, review=False)
+    assert not made.accepted
+    assert made.findings[0].startswith("[dry-run] 2: ")
 
 
 def test_what_the_check_finds_cannot_be_contested(design):

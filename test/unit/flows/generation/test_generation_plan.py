@@ -328,3 +328,36 @@ def test_a_workflow_with_faults_can_be_planned_upon():
     plan = read_plan(plan_of(planned("3", "end", after=["1"])))
     variables_before(plan, base, NODE_TYPES)
     drafted_graph(plan, {}, base, NODE_TYPES)
+
+
+LOOPING = plan_of(
+    START,
+    planned("2", "loop", after=["1"], gives=[("best", "string"), ("score", "number")]),
+    planned("2-1", "llm", inside="2"),
+    planned("2-2", "assigner", after=["2-1"], inside="2"),
+    planned("3", "end", after=["2"]),
+)
+
+
+def test_nodes_inside_a_loop_read_its_variables_and_those_after_it_its_outputs():
+    read = variables_before(read_plan(LOOPING), NONE, NODE_TYPES)
+    assert read["2-1"] == ["2.best", "2.score", "2.index", "1.topic"]
+    assert read["2"] == ["1.topic", "2-1.text", "2-2.count"]
+    assert read["3"] == ["2.best", "2.score", "2.rounds", "1.topic"]
+
+
+def test_a_loop_gets_its_start_before_its_first_node():
+    graph = drafted_graph(read_plan(LOOPING), {}, NONE, NODE_TYPES)
+    assert [(spec.id, spec.type) for spec in graph.nodes][1:3] == [("2", "loop"), ("2-0", "loop-start")]
+    assert Edge("2-0", "2-1") in graph.edges
+    assert Edge("2-0", "2-2") not in graph.edges
+
+
+def test_dropping_a_container_drops_what_is_inside_at_any_depth():
+    nodes = [NodeSpec("1", "start"), NodeSpec("2", "iteration"), NodeSpec("3", "end")]
+    inside = [NodeSpec("2-1", "loop", {}, "2"), NodeSpec("2-1-1", "llm", {}, "2-1"), NodeSpec("x", "llm", {}, "2")]
+    base = NodeGraph([*nodes, *inside])
+    assert normal_plan({"drop": ["2"]}, base, NODE_TYPES)["drop"] == ["2", "2-1", "2-1-1", "x"]
+    assert normal_plan({"drop": ["2-1"]}, base, NODE_TYPES)["drop"] == ["2-1", "2-1-1"]
+    kept = normal_plan({"drop": ["2"], "nodes": [{"id": "x", "after": ["1"]}]}, base, NODE_TYPES)
+    assert kept["drop"] == ["2", "2-1", "2-1-1"]
