@@ -122,7 +122,8 @@ def _without_hints(node_type: NodeType) -> str:
     names = _OUTPUT_DETAILS.sub("", node_type.gives).split()
     output = f" → {names[0]}" if len(names) in (1, 2) else ""
     ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
-    return f"{node_type.type}({_params(node_type, fields_for_generation(node_type))}){output}{ports}"
+    shown_params = _params(node_type, fields_for_generation(node_type)).replace(": text", "")
+    return f"{node_type.type}({shown_params}){output}{ports}"
 
 
 _OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
@@ -302,8 +303,8 @@ LONGEST_FINDING = 600
 LONGEST_REASONS, LONGEST_NOTES = 1_200, 1_200
 """Maximum number of characters of a plan's reasons, and of notes, in a prompt; a cut is marked."""
 
-LONGEST_NOTE = 300
-"""Maximum number of characters of a note in a prompt; a cut is marked."""
+LONGEST_NOTE, SHORT_NOTE = 300, 100
+"""Maximum number of characters of a note in a prompt, and in that of a change; a cut is marked."""
 
 NEAR_VARIABLES, FAR_VARIABLES = 12, 4
 """Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
@@ -447,7 +448,12 @@ def to_change(
         Part("Node types", names_of(offer.types), keep=True, fixed=True),
         Part("The workflow", excerpt(base, offer.types, titles, look), keep=True, data=True),
         Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
-        Part(f"{NOTED} (`outdated`: numbers of those that no longer hold)", numbered(notes), keep=True, data=True),
+        Part(
+            f"{NOTED} (`outdated`: numbers of those that no longer hold)",
+            numbered(notes, SHORT_NOTE),
+            keep=True,
+            data=True,
+        ),
         Part(NOTATION, "\n".join(filter(None, [signatures(wanted, wanted, params), *_rules_of(wanted)])), keep=True),
         Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
     ]
@@ -646,11 +652,11 @@ def listed(texts: Iterable[str]) -> str:
     return "\n".join(f"- {each}" for each in texts)
 
 
-def numbered(notes: Sequence[str]) -> str:
+def numbered(notes: Sequence[str], longest: int = LONGEST_NOTE) -> str:
     """Return a numbered line for each note; only the latest notes that fit, and only the beginning of long notes."""
     characters_left, lines = LONGEST_NOTES, list[str]()
     for number, note in reversed(list(enumerate(notes, 1))):
-        line = f"{number}. {note if len(note) <= LONGEST_NOTE else note[:LONGEST_NOTE] + '[… cut]'}"
+        line = f"{number}. {note if len(note) <= longest else note[:longest] + '[… cut]'}"
         characters_left -= len(line)
         if characters_left < 0:
             break

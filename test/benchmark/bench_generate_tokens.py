@@ -83,7 +83,7 @@ def measured(name: str, said: Mapping[str, Any], base: Design | None, *, review:
         request = f"{' '.join(base.graph.instructions)} {said['request']}"
         anew = {"request": request, "answers": [whole_plan(design.graph)]}
         new = measured(name, anew, None, review=review)[0]["tokens"]
-        told |= {"new": new, "of_new": round(ours / new, 2)}
+        told |= {"new": new, "of_new": ours / new}
     return {**told, "ratio": round(ours / theirs, 2), "accepted": design.accepted, "notes": design.notes}, design
 
 

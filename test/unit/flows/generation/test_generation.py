@@ -820,7 +820,7 @@ def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
     made = design(model, "Make it something for the ears.", first(design), review=False)
     assert made.accepted
     assert model.stages == ["plan", "build"]
-    assert "\ntts(text: text) → files\n" in model.asked[0][1]
+    assert "\ntts(text) → files\n" in model.asked[0][1]
     assert "tts: Reads a text aloud" in model.asked[1][1]
 
 
