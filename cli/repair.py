@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Annotated
 
@@ -15,7 +15,7 @@ from operad.configs.flow import called, is_configuration, read_file
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.format import Format
 from operad.flows.formats.table import FORMATS, find_format, read
-from operad.flows.repair import Repaired, read_contract, repair, repair_graph
+from operad.flows.repair import Repaired, repair, repair_graph
 from operad.runtime.values.errors import InputError, InvalidError
 from operad.runtime.values.text import printable
 
@@ -27,23 +27,18 @@ def repair_command(
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="Output file; - (the default) is stdout.")
     ] = STDOUT,
-    instruction: Annotated[
-        list[str] | None,
-        typer.Option(help="The instruction, to which inputs and outputs are aligned. Repeat it for each round."),
-    ] = None,
     as_json: Annotated[
         bool, typer.Option("--json", help="Print the repairs, the lessons, the issues left and the text as JSON.")
     ] = False,
 ) -> None:
     """Repair a workflow that a model wrote: its JSON, form, references and edges.
 
-    With --instruction, also the names of inputs and outputs. Repairs go to stderr, one per line, then the remaining
-    issues; the workflow goes to the output in the
-    format of the output's name, or to stdout in its own. Exit status: 0 if there are no issues, 1 if issues are
-    left or names differ from the instruction, 2 if no workflow can be read.
+    Repairs go to stderr, one per line, then the remaining issues; the workflow goes to the output in the format of the
+    output's name, or to stdout in its own. Exit status: 0 if there are no issues, 1 if issues are left, 2 if no
+    workflow can be read.
     """
     data = read_file(file)
-    found, mended = _mended(data, file, instruction or ())
+    found, mended = _mended(data, file)
     written = _written(mended, found, output, data)
     if as_json:
         print(json.dumps(_as_json(mended, written), indent=2))
@@ -54,10 +49,10 @@ def repair_command(
             print(f"operad: {file}: no workflow can be read from it", file=sys.stderr)
     if mended.graph is not None and not (as_json and output == STDOUT):
         write_file(output, written)
-    raise typer.Exit(EXIT_FAULTS if mended.graph is None else EXIT_LEFT if mended.issues or mended.lessons else 0)
+    raise typer.Exit(EXIT_FAULTS if mended.graph is None else EXIT_LEFT if mended.issues else 0)
 
 
-def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Format, Repaired]:
+def _mended(data: bytes, source: str) -> tuple[Format, Repaired]:
     """Return the format and the repaired workflow of a file; content without a format counts as a model's response.
 
     Raises:
@@ -67,7 +62,7 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
         raise InputError(f"{source}: configures experts; operad check lists its issues")
     found = find_format(data)
     if found is None or found is CHAT2WORKFLOW:
-        return CHAT2WORKFLOW, repair(data, instructions)
+        return CHAT2WORKFLOW, repair(data)
     if not found.runs:
         raise InputError(
             f"{source}: is of the format {found.name}, whose nodes are not typed, so it cannot be repaired"
@@ -76,7 +71,7 @@ def _mended(data: bytes, source: str, instructions: Sequence[str]) -> tuple[Form
         _, graph = read(data, called(source, FORMATS))
     except InvalidError as error:
         return found, Repaired("", issues=error.issues, lessons=[str(issue) for issue in error.issues])
-    return found, repair_graph(graph, read_contract(instructions), check=found.check)
+    return found, repair_graph(graph, check=found.check)
 
 
 def _written(mended: Repaired, found: Format, target: str, data: bytes) -> bytes:

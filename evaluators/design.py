@@ -223,7 +223,7 @@ ORDER = "[order]"
 class DesignEvaluator(Evaluator):
     """Judges the workflow in an operator's outputs, stage by stage, as long as nothing is found.
 
-    The stages are the full static check with the names that the instructions seem to state, a dry run with made-up
+    The stages are the full static check, a dry run with made-up
     answers, and a review by the reasoner. The findings become the lesson of the operator that wrote the workflow. A
     finding that this operator contests becomes a warning, unless it comes from the static check. If all findings were
     reported before, or there is no workflow, the verdict is JOB_TOO_COMPLICATED_ERROR, as further rounds would change
@@ -258,11 +258,11 @@ class DesignEvaluator(Evaluator):
 
     async def _assess(self, call: OperatorCall, judged: WorkflowMessage, graph: NodeGraph) -> _Assessment:
         """Return the findings of the first stage that has any."""
-        base, rounds, *_ = request_of(call.job)
+        base, *_ = request_of(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
-        known_issues = set(map(essence_of, repair_graph(base, rules=()).lessons)) if base.nodes else set[str]()
-        issues = [each for each in repair_graph(graph, rules=()).lessons if essence_of(each) not in known_issues]
+        known_issues = set(map(essence_of, repair_graph(base, rules={}).lessons)) if base.nodes else set[str]()
+        issues = [each for each in repair_graph(graph, rules={}).lessons if essence_of(each) not in known_issues]
         # nodes of an existing workflow that are out of order in its file stay there
         if any(lesson.startswith(ORDER) for lesson in known_issues):
             issues = [issue for issue in issues if not issue.startswith(ORDER)]
@@ -272,7 +272,7 @@ class DesignEvaluator(Evaluator):
         plan = fields_of(judged.outputs.get("plan"))
         read = read_plan(plan)
         known = {*offer.types, *offer.tools, *offer.models, *offer.knowledge, *base.by_id, *graph.by_id}
-        issues += missing_names(rounds[-1], graph, base, NODE_TYPES, read, known)
+        issues += missing_names(call.job.goal, graph, base, NODE_TYPES, read, known)
         if not judged.outputs.get("operations"):
             issues += texts_in(plan.get("faults"))
         if remaining := _uncontested(issues, contested):
@@ -316,7 +316,7 @@ class DesignEvaluator(Evaluator):
         outdated: Collection[int],
     ) -> _Review:
         """Return the findings of the reasoner, its notes for the user, and the notes that it found wrong."""
-        base, rounds, _, earlier_notes, titles = request_of(call.job)
+        base, rounds, earlier_notes, titles = request_of(call.job)
         shown_notes = [*(note for number, note in enumerate(earlier_notes, 1) if number not in outdated), *notes]
         parts = to_judge(
             graph,

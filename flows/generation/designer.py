@@ -37,7 +37,7 @@ from operad.flows.generation.draft import (
 )
 from operad.flows.generation.drafting import params_schema
 from operad.flows.generation.graph_json import to_json
-from operad.flows.generation.mending import GENERATED, MendWorkflow
+from operad.flows.generation.mending import MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import (
@@ -64,7 +64,7 @@ from operad.flows.generation.stage import (
     texts_in,
 )
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import RULES, Repaired, repair
+from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
@@ -198,7 +198,7 @@ def _plan_prompt(
     request: DesignRequest, offer: Offer, example: prompts.Part, one_call: bool, look: Collection[str] = ()
 ) -> tuple[Sequence[prompts.Part], Schema]:
     """Return the prompt for a plan, and the schema of the answer: with parameters, or without if it does not fit one call."""
-    base, rounds, contract, notes, titles = request
+    base, rounds, notes, titles = request
     parts = (
         prompts.to_change(base, rounds, offer, notes, titles, look)
         if base.nodes
@@ -206,7 +206,7 @@ def _plan_prompt(
     )
     if one_call and prompts.in_one_call(parts):
         return parts, CHANGE if base.nodes else DRAFT
-    parts = prompts.to_plan(base, rounds, contract, offer, notes, titles)
+    parts = prompts.to_plan(base, rounds, offer, notes, titles)
     return parts, plan_schema(offer.types, list(base.by_id), noted=bool(base.nodes and notes))
 
 
@@ -229,7 +229,7 @@ class BuildWorkflow(Stage):
             outputs = dict(call.messages[-1].outputs) if call.messages else {}
             failure = str(outputs.setdefault("failure", "there is no plan"))
             return self._message(call.job, failure, **{**outputs, "prompt": {}})
-        base, rounds, contract, *_ = request_of(call.job)
+        base, rounds, *_ = request_of(call.job)
         offer = self._offer(call.job, base)
         types = offer.types
         plan = read_plan(answer)
@@ -247,7 +247,6 @@ class BuildWorkflow(Stage):
             parts = prompts.to_build(
                 plan,
                 base,
-                contract,
                 offer,
                 variables,
                 _job_example_part(call.job) if base.nodes else _example_part(call.job, kinds),
@@ -355,10 +354,6 @@ async def _ask_params(
         raise AnswerError(str(unfit)) from None
 
 
-FORM_RULES = GENERATED & {rule.name for rule in RULES if rule.level in ("text", "shape")}
-"""Rules for reading a whole workflow. `MendWorkflow` applies those on its meaning, without changing kept nodes."""
-
-
 _PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
 
 
@@ -372,7 +367,8 @@ def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
         AnswerError: The answer is neither.
     """
     if "<workflow>" in answer:
-        repaired = repair(answer, rules=FORM_RULES)
+        # rules on the workflow are left to `MendWorkflow`, which does not change kept nodes
+        repaired = repair(answer, FORMAT._replace(graph={}))
         if repaired.graph is None:
             raise AnswerError(
                 f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"

@@ -304,7 +304,7 @@ def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) ->
 
 
 def _start_type(node: NodeSpec, types: Mapping[str, NodeType]) -> str:
-    """Return the type of the first node inside a node; empty if it is no container."""
+    """Return the type of the first node inside a node; empty if no nodes run inside it."""
     return types[node.type].body_starts_with if node.type in types else ""
 
 

@@ -24,7 +24,7 @@ from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.plan import parsed, read_plan
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair import PROFILES, Repaired, repair_graph
+from operad.flows.repair import FORMAT, Repaired, repair_graph
 from operad.flows.repair.state import State
 from operad.operators.conditions import Case
 from operad.runtime.graph.call import OperatorCall
@@ -127,9 +127,9 @@ def _declared_case(branch: Mapping[str, Any], types: Mapping[str, NodeType]) -> 
 DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
 
-GENERATED = PROFILES["format"] - {"isolated", "unknown-names", "cycles"}
-"""Rules for drafts. Excluded are rules that follow the names in instructions, and those that remove what the model
-wrote: isolated nodes, names in templates and edges of cycles. The model is asked about these."""
+GENERATED = {name: rule for name, rule in FORMAT.graph.items() if name not in ("isolated", "unknown-names", "cycles")}
+"""Rules for drafts. Excluded are those that remove what the model wrote: isolated nodes, names in templates and edges
+of cycles. The model is asked about these."""
 
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""
@@ -297,7 +297,7 @@ class MendWorkflow(Stage):
             pass  # `extra` says why
         extra["contested"] = [list(pair) for pair in contested]
         if repaired is None:
-            return repair_graph(before, rules=()), extra
+            return repair_graph(before, rules={}), extra
         return repaired, {**extra, "operations": answer}
 
 
@@ -381,7 +381,9 @@ def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | N
 def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     """Return a workflow after the rules, without repairs of nodes that must not change."""
     is_unordered = base.nodes and any(issue.code == "order" for issue in State(base).issues)
-    mended = repair_graph(graph, rules=GENERATED - {"order"} if is_unordered else GENERATED)
+    mended = repair_graph(
+        graph, rules={name: rule for name, rule in GENERATED.items() if name != "order" or not is_unordered}
+    )
     mended = replace(mended, repairs=[repair for repair in mended.repairs if repair.rule not in TIDY])
     if allowed is None or mended.graph is None:
         return mended
@@ -394,8 +396,8 @@ def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None
     restored = replace(mended.graph, nodes=restored_nodes)
     if forbidden <= restored.by_id.keys() and State(restored).standing.improves_on(State(graph).standing):
         repairs = [repair for repair in mended.repairs if repair.where not in forbidden]
-        return replace(repair_graph(restored, rules=()), repairs=repairs)
-    return repair_graph(graph, rules=())
+        return replace(repair_graph(restored, rules={}), repairs=repairs)
+    return repair_graph(graph, rules={})
 
 
 def findings_in(lesson: str) -> list[str]:

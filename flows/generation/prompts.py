@@ -25,7 +25,6 @@ from operad.flows.generation.nodes_shown import compact, concerned, excerpt, nod
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair.contract import Contract
 from operad.operators.conditions import OPERATORS
 from operad.operators.node import ADVANCED, summary
 from operad.operators.variables import Selector, Text, VariableType
@@ -310,8 +309,6 @@ NEAR_VARIABLES, FAR_VARIABLES = 12, 4
 """Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
 The schema of the answer contains all variables."""
 
-STATED = "Names that the job seems to state (found by rules; the job takes precedence)"
-
 OUTSIDE = frozenset({"request", "tool"})
 """Types that reach other systems, whose plans say what they may change there and how these answer."""
 
@@ -476,7 +473,6 @@ def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
 def to_plan(
     base: NodeGraph,
     rounds: Sequence[str],
-    contract: Contract,
     offer: Offer,
     notes: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
@@ -486,7 +482,6 @@ def to_plan(
     Args:
         base: The existing workflow.
         rounds: The instructions, the latest last.
-        contract: Inputs and outputs that the instructions state.
         offer: Node types, parameters and services that may be used.
         notes: Earlier notes to the user.
         titles: Titles that people gave to nodes, by id.
@@ -494,7 +489,6 @@ def to_plan(
     return fit(
         [
             Part("Rules", text("plan") + ("\n\n" + text("edit") if base.nodes else ""), keep=True),
-            Part(STATED, stated(contract), keep=True),
             Part("Node types", types_in_short(offer.types), keep=True, fixed=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
             Part("The workflow", skeleton(base, offer.types, titles=titles), data=True),
@@ -508,7 +502,6 @@ def to_plan(
 def to_build(
     plan: Plan,
     base: NodeGraph,
-    contract: Contract,
     offer: Offer,
     variables: Mapping[str, Sequence[str]],
     example: Part,
@@ -522,7 +515,6 @@ def to_build(
     Args:
         plan: The plan.
         base: The existing workflow.
-        contract: Inputs and outputs that the instructions state.
         offer: Node types, parameters and services that may be used.
         variables: Variables that each planned node may read.
         example: Part with an example workflow.
@@ -535,7 +527,6 @@ def to_build(
     return fit(
         [
             Part("Rules", f"{text('build')}\n\n{text('params')}", keep=True),
-            Part(STATED, stated(contract), keep=True),
             Part("The plan", planned(plan), keep=True),
             Part("Reasons of the plan", cut(plan.reasoning, LONGEST_REASONS)),
             Part("Notes to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
@@ -667,20 +658,6 @@ def numbered(notes: Sequence[str], longest: int = LONGEST_NOTE) -> str:
 def operations_in_short() -> str:
     """Return a line for each operation with its name and its keys."""
     return "\n".join(f"- {usage(name)}" for name in OPERATIONS)
-
-
-def stated(contract: Contract) -> str:
-    """Return a line for each input and for the outputs that the instructions state."""
-    lines = [
-        f"input {declared.name}" + (f" ({declared.kind.value})" if declared.kind else "")
-        for declared in contract.inputs
-    ]
-    for end in contract.outputs:
-        which = "outputs" if len(contract.outputs) == 1 else "outputs of one end"
-        lines += [f"{which}: {', '.join(sorted(end.needed))}"] if end.needed else []
-    if contract.undirected:
-        lines.append(f"input or output, or both: {', '.join(sorted(contract.undirected))}")
-    return "\n".join(f"- {line}" for line in lines)
 
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:

@@ -11,7 +11,6 @@ from operad.flows.generation import prompts
 from operad.flows.generation.graph_json import from_json
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import Contract, read_contract
 from operad.operators.operator import Operator
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
@@ -33,14 +32,12 @@ class DesignRequest(NamedTuple):
     Attributes:
         base: The existing workflow; without nodes if there is none.
         rounds: The instructions, the latest last.
-        contract: Inputs and outputs that all rounds state.
         notes: Earlier notes to the user.
         titles: Titles that people gave to nodes, by id.
     """
 
     base: NodeGraph
     rounds: Sequence[str]
-    contract: Contract
     notes: Sequence[str] = ()
     titles: Mapping[str, str] = MappingProxyType({})
 
@@ -50,7 +47,7 @@ def request_of(job: Job) -> DesignRequest:
     rounds = [*texts_in(job.inputs.get(ROUNDS)), job.goal]
     base = from_json(job.inputs.get(WORKFLOW) or {})
     titles = {node_id: str(title) for node_id, title in fields_of(job.inputs.get(TITLES)).items()}
-    return DesignRequest(base, rounds, read_contract(rounds), texts_in(job.inputs.get(NOTES)), titles)
+    return DesignRequest(base, rounds, texts_in(job.inputs.get(NOTES)), titles)
 
 
 class Stage(Operator):

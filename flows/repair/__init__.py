@@ -2,30 +2,13 @@
 
     from operad.flows.repair import repair
 
-    mended = repair(response, ["Summarise a paper file (variable paper) … output it (variable summary)."])
+    mended = repair(response)
     mended.text, mended.repairs, mended.lessons
 
-Nothing but the response and the instructions is read.
+Nothing but the response is read.
 """
 
-from operad.flows.repair.contract import Contract, EndOutputs, Stated, read_contract
-from operad.flows.repair.engine import ALIGNED, FORMAT, PAPER, PROFILES, RULES, Repaired, Rule, repair, repair_graph
+from operad.flows.repair.engine import FORMAT, PAPER, Repaired, Rules, repair, repair_graph
 from operad.flows.repair.state import Repair, Standing
 
-__all__ = [
-    "ALIGNED",
-    "FORMAT",
-    "PAPER",
-    "PROFILES",
-    "RULES",
-    "Contract",
-    "EndOutputs",
-    "Repair",
-    "Repaired",
-    "Rule",
-    "Standing",
-    "Stated",
-    "read_contract",
-    "repair",
-    "repair_graph",
-]
+__all__ = ["FORMAT", "PAPER", "Repair", "Repaired", "Rules", "Standing", "repair", "repair_graph"]

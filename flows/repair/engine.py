@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
+from types import MappingProxyType
 from typing import Any, NamedTuple, cast
 
 from operad.flows.formats import chat2workflow
@@ -14,10 +15,9 @@ from operad.flows.formats.chat2workflow import NAME
 from operad.flows.formats.json_text import MAX_BYTES, MAX_DEPTH, read_json, read_text
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import aggregators, align, containers, edges, ends, names, params, references, snippets
-from operad.flows.repair.contract import Contract, declared, ends_of, read_contract
+from operad.flows.repair import aggregators, containers, edges, names, params, references, snippets
 from operad.flows.repair.names import unreadable
-from operad.flows.repair.state import Check, Level, Mending, Proposal, Repair, State
+from operad.flows.repair.state import Check, Mending, Proposal, Repair, Standing, State, standing_of
 from operad.operators.named_params import named_place
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InvalidError, Issue
@@ -26,13 +26,8 @@ from operad.runtime.values.errors import InvalidError, Issue
 
 
 def lessons_of(state: State) -> list[str]:
-    """Return a lesson for each issue and each name that differs from the instructions, with possible corrections."""
-    return list(dict.fromkeys([*_lessons_on_names(state), *_lessons_on_issues(state)]))
-
-
-def _lessons_on_issues(state: State) -> Iterator[str]:
-    """Yield a lesson for each issue; for a variable that does not exist, it lists the variables to name instead."""
-    suggestions: dict[str, str] = {}
+    """Return a lesson for each issue; for a variable that does not exist, it lists the variables to name instead."""
+    suggestions: dict[tuple[str, str], str] = {}
     for reading in unreadable(state):
         options = [f"{output} of {reading.selector.node!r}" for output in reading.outputs or {}]
         options = options or [
@@ -42,27 +37,12 @@ def _lessons_on_issues(state: State) -> Iterator[str]:
             place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)
             holder = state.graph.by_id.get(reading.selector.node)
             declare = "declare it there, or " if holder is not None and holder.type == "code" else ""
-            suggestions[reading.node.id, place] = f"; {declare}name one of: {' | '.join(options[:8])}"  # pyright: ignore[reportArgumentType]
+            suggestions[reading.node.id, place] = f"; {declare}name one of: {' | '.join(options[:8])}"
+    lessons: list[str] = []
     for issue in state.issues:
-        where = issue.message.partition(":")[0]
-        yield f"[{issue.code}] {issue.where}: {issue.message}{suggestions.get((issue.where, where), '')}"  # pyright: ignore[reportCallIssue, reportArgumentType]
-
-
-def _lessons_on_names(state: State) -> Iterator[str]:
-    """Yield the lessons on inputs and outputs that differ from the contract."""
-    contract = state.contract
-    starts = [node for node in state.graph.nodes if node.type == "start"]
-    given = {name for node in starts for name in declared(node.params, "variables")}
-    for name in contract.input_names:
-        if name not in given:
-            yield f"[input] the instruction states the input {name!r}; declare it in the start, and read it where it is needed"
-    if contract.inputs:
-        for name in sorted(given - set(contract.input_names) - contract.undirected):
-            yield f"[input] the instruction states no input {name!r}; leave it out, or read one of: {', '.join(contract.input_names)}"
-    ends = ends_of(state.graph)
-    for wanted in contract.outputs:
-        if ends and min(wanted.mismatches(end) for end in ends):
-            yield f"[output] the instruction asks for an end with: {', '.join(sorted(wanted.needed))}; give it these outputs"
+        suggestion = suggestions.get((issue.where, issue.message.partition(":")[0]), "")
+        lessons.append(f"[{issue.code}] {issue.where}: {issue.message}{suggestion}")
+    return list(dict.fromkeys(lessons))
 
 
 # Rule on the response around the workflow: the node types that its selection names.
@@ -247,18 +227,18 @@ MOST_NODES = 500
 """Maximum number of nodes; of a larger workflow, only the text and the JSON form are repaired."""
 
 
-class Rule(NamedTuple):
-    """Description of a repair rule.
+class Rules(NamedTuple):
+    """Rules of a repair by name. Each table is in the order in which the rules are tried.
 
     Attributes:
-        name: Name of the rule.
-        level: Input of the rule: the text, the form of its JSON, the workflow, or the workflow and the instructions.
-        description: Faults that the rule repairs; for rules on workflows, the first line of their docstring.
+        text: Rules on the text around and in the JSON, each with a description of its repair.
+        shape: Rules on the form of the JSON, each with the reason of its repairs.
+        graph: Rules on the workflow.
     """
 
-    name: str
-    level: Level
-    description: str
+    text: Mapping[str, tuple[Callable[[str], str], str]] = MappingProxyType({})
+    shape: Mapping[str, tuple[Callable[[Any], Shaped], str]] = MappingProxyType({})
+    graph: Mapping[str, Mending] = MappingProxyType({})
 
 
 MEANING_RULES: dict[str, Mending] = {
@@ -294,52 +274,17 @@ MEANING_RULES: dict[str, Mending] = {
     "late-reads": edges.late_reads,
     "isolated": edges.unread_isolated,
 }
-"""Rules on workflows that need no instructions, by name, in order."""
-
-ALIGNED_RULES: dict[str, Mending] = {
-    "input-names": align.input_names,
-    "documents": align.documents,
-    "end-missing": ends.end_missing,
-    "output-names": ends.output_names,
-    "one-end": ends.one_end,
-    "output-missing": ends.output_missing,
-    "ends-by-branch": ends.ends_by_branch,
-    "output-extra": ends.output_extra,
-}
-"""Rules that align inputs and outputs with the instructions, by name, in order."""
+"""Rules on what a workflow means."""
 
 TIDY_RULES: dict[str, Mending] = {"order": edges.order, "selection": selection}
 """Rules on how a workflow is written, which are applied last."""
 
 
-def _first_line(text: str | None) -> str:
-    return (text or "").strip().partition("\n")[0]
+PAPER = Rules(text=TEXT_RULES, graph=TIDY_RULES)
+"""Rules for the errors that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
 
-
-def _all_rules() -> Iterable[Rule]:
-    """Yield the rules of all tables in order."""
-    yield from (Rule(name, "text", description) for name, (_, description) in TEXT_RULES.items())
-    yield from (Rule(name, "shape", _first_line(rule.__doc__)) for name, (rule, _) in SHAPE_RULES.items())
-    yield from (Rule(name, "meaning", _first_line(rule.__doc__)) for name, rule in MEANING_RULES.items())
-    yield from (Rule(name, "aligned", _first_line(rule.__doc__)) for name, rule in ALIGNED_RULES.items())
-    yield from (Rule(name, "meaning", _first_line(rule.__doc__)) for name, rule in TIDY_RULES.items())
-
-
-RULES: tuple[Rule, ...] = tuple(_all_rules())
-"""All rules, in the order in which the engine tries them."""
-
-PAPER = frozenset({"fences", "json", "order", "selection"})
-"""Rules for the faults that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
-
-FORMAT = frozenset(rule.name for rule in RULES if rule.level != "aligned")
-"""Rules that need no instructions."""
-
-ALIGNED = frozenset(rule.name for rule in RULES)
-"""All rules; those of the level "aligned" propose nothing without instructions."""
-
-PROFILES: Mapping[str, frozenset[str]] = {"format": FORMAT, "chat2workflow": ALIGNED}
-"""Sets of rules by name: ``format`` for generated workflows, without a contract; ``chat2workflow`` for scoring recorded
-responses of Chat2Workflow, with names aligned to the instructions."""
+FORMAT = Rules(TEXT_RULES, SHAPE_RULES, {**MEANING_RULES, **TIDY_RULES})
+"""All rules."""
 
 
 @dataclass(frozen=True)
@@ -364,16 +309,18 @@ class Repaired:
 _WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
 
 
-def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Collection[str] = ALIGNED) -> Repaired:
+def repair(
+    response: str | bytes, rules: Rules = FORMAT, measure: Callable[[State], Standing] = standing_of
+) -> Repaired:
     """Repair a model's response where only one correction is possible; a correct response is returned unchanged.
 
-        mended = repair('{"nodes_info": [], "edges": [],}', ["Sum up a text (variable text)."])
+        mended = repair('{"nodes_info": [], "edges": [],}')
         print(mended.text, mended.repairs, mended.lessons)
 
     Args:
         response: The whole response with its tags, or the JSON of the workflow alone.
-        instructions: The user's instructions of all rounds so far, the latest last.
-        rules: Names of the rules to apply.
+        rules: The rules to apply.
+        measure: Function that returns the standing of a workflow, which each rule on workflows has to improve.
 
     Returns:
         The repaired response. If no workflow can be read from it, the graph is None and the issues give the reason.
@@ -390,10 +337,10 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
     before, workflow_text, after = (
         (text[: section.start()], section[1], text[section.end() :]) if section else ("", text, "")
     )
-    json_text, text_repairs = _repair_text(workflow_text, rules)
+    json_text, text_repairs = _repair_text(workflow_text, rules.text)
     repairs = list(text_repairs)
     try:
-        value = _repair_shape(read_json(json_text, "workflow"), rules, repairs)
+        value = _repair_shape(read_json(json_text, "workflow"), rules.shape, repairs)
         loaded = chat2workflow.load(json.dumps(value))
     except (InvalidError, RecursionError) as error:
         issues = error.issues if isinstance(error, InvalidError) else [Issue("depth", "is nested too deep")]
@@ -402,7 +349,7 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
         # repairs of the JSON value are dropped, as the value itself is not returned
         return Repaired(whole if text_repairs else text, None, text_repairs, issues, lessons)
     extra = {chat2workflow.NAME: {"before": before, "after": after}} if section else {}
-    result = repair_graph(replace(loaded, extra=extra), read_contract(instructions), rules)
+    result = repair_graph(replace(loaded, extra=extra), rules.graph, measure=measure)
     repairs += result.repairs
     assert result.graph is not None  # noqa: S101 - a graph was given
     written = chat2workflow.dump(result.graph).decode() if repairs else text
@@ -411,9 +358,9 @@ def repair(response: str | bytes, instructions: Iterable[str] = (), rules: Colle
 
 def repair_graph(
     graph: NodeGraph,
-    contract: Contract | None = None,
-    rules: Collection[str] = ALIGNED,
+    rules: Mapping[str, Mending] = FORMAT.graph,
     check: Check = chat2workflow.CHAT2WORKFLOW.check,
+    measure: Callable[[State], Standing] = standing_of,
 ) -> Repaired:
     """Repair a workflow of typed nodes in any format.
 
@@ -422,24 +369,18 @@ def repair_graph(
 
     Args:
         graph: The workflow.
-        contract: Inputs and outputs that the instructions state.
-        rules: Names of the rules to apply; rules on text and on the form of JSON have no effect here.
+        rules: The rules to apply, by name.
         check: Function that returns the issues of a workflow in its format.
+        measure: Function that returns the standing of a workflow, which each rule has to improve.
     """
-    state = State(graph, contract or Contract(), check)
-    chosen = [
-        (name, rule)
-        for table in (MEANING_RULES, ALIGNED_RULES, TIDY_RULES)
-        for name, rule in table.items()
-        if name in rules
-    ]
+    state = State(graph, check, measure)
     if len(graph.nodes) > MOST_NODES:
-        chosen = []
+        rules = {}
     repairs: list[Repair] = []
     checks_left, is_improved = WORK, True
     while is_improved and checks_left > 0:
         is_improved = False
-        for name, rule in chosen:
+        for name, rule in rules.items():
             improvement, checks_left = _first_improvement(state, rule, checks_left)
             while improvement is not None:
                 state, (where, what, why) = improvement
@@ -463,20 +404,19 @@ def _first_improvement(
     return None, checks_left
 
 
-def _repair_text(text: str, rules: Collection[str]) -> tuple[str, list[Repair]]:
-    """Return the text after the text rules, and the repairs."""
+def _repair_text(text: str, rules: Mapping[str, tuple[Callable[[str], str], str]]) -> tuple[str, list[Repair]]:
+    """Return the text after the rules on text, and the repairs."""
     repairs: list[Repair] = []
-    for name, (rule, description) in TEXT_RULES.items():
-        if name in rules and (mended := rule(text)) != text:
+    for name, (rule, description) in rules.items():
+        if (mended := rule(text)) != text:
             repairs.append(Repair(name, "", description, "JSON is needed, and nothing else"))
             text = mended
     return text, repairs
 
 
-def _repair_shape(value: Any, rules: Collection[str], repairs: list[Repair]) -> Any:
+def _repair_shape(value: Any, rules: Mapping[str, tuple[Callable[[Any], Shaped], str]], repairs: list[Repair]) -> Any:
     """Return the JSON value after the rules on its form, and append the repairs to `repairs`."""
-    for name, (rule, why) in SHAPE_RULES.items():
-        if name in rules:
-            value, notes = rule(value)
-            repairs += [Repair(name, where, what, why) for where, what in notes]
+    for name, (rule, why) in rules.items():
+        value, notes = rule(value)
+        repairs += [Repair(name, where, what, why) for where, what in notes]
     return value

@@ -112,15 +112,19 @@ def items(state: State) -> Iterator[Proposal]:
 def variables(state: State) -> Iterator[Proposal]:
     """Correct references to missing variables: by similar name, only fitting output, or only node that has it."""
     for reading in unreadable(state):
-        if reading.outputs is None:
-            continue
-        for variable, why in possible(state, reading):
+        yield from corrections(state, reading)
+
+
+def corrections(state: State, reading: Reading) -> Iterator[Proposal]:
+    """Yield the proposals for a reference to a missing variable."""
+    if reading.outputs is not None:
+        for variable, why in _possible(state, reading):
             yield _redirect(state, reading, Selector(variable, reading.selector.node), why)
         if holder := _only_holder(state, reading):
             yield _redirect(state, reading, holder, "no other node before it has a variable of that name")
 
 
-def possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
+def _possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
     """Yield the variables of the same node that the reference may mean, each with the reason; the likeliest first."""
     name, _, path = reading.selector.variable.partition(".")
     outputs = reading.outputs or {}
@@ -129,10 +133,8 @@ def possible(state: State, reading: Reading) -> Iterator[tuple[str, str]]:
     given = rf"['\"]{re.escape(name)}['\"](?:\s*:|\]\s*=(?!=))"
     if holder.type == "code" and re.search(given, str(params_of(holder).get("code"))):
         return  # the code seems to give it, and only its declaration is missing
-    is_stated = name in state.contract.input_names and holder.type == "start"
     if near := get_close_matches(name, fitting, n=2, cutoff=0.75):
-        if not is_stated:
-            yield near[0], "its name is the nearest"
+        yield near[0], "its name is the nearest"
     elif len(fitting) == 1 and (holder.type != "start" or _GENERIC.fullmatch(name)):
         yield fitting[0], f"it is the only variable of {holder.id!r} that fits"
         if path:

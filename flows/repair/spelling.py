@@ -8,8 +8,7 @@ from functools import partial
 from typing import Any
 
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.contract import declared
-from operad.flows.repair.walk import changed, renamed
+from operad.flows.repair.walk import changed, declared, renamed
 from operad.operators.variables import Selector, Text
 
 CONTAINERS = {"iteration": "iteration-start", "loop": "loop-start"}

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 from operad.flows.check import Checker, lookup
 from operad.flows.formats.chat2workflow import CHAT2WORKFLOW
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair.contract import Contract
 from operad.flows.repair.spelling import loose
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
@@ -21,9 +20,6 @@ from operad.runtime.values.errors import Issue
 
 Check = Callable[[NodeGraph], list[Issue]]
 """Function that returns the issues of a workflow in its format."""
-
-Level = Literal["text", "shape", "meaning", "aligned"]
-"""Input of a rule: the text, the form of its JSON, the workflow, or the workflow and the instructions."""
 
 UNTIDY = ("order", "not-selected")
 """Codes of issues of notation only, which do not affect how a workflow runs."""
@@ -55,22 +51,31 @@ class Standing(NamedTuple):
     """Distance of a workflow from a correct one; a repair increases none of the first three counts.
 
     Attributes:
-        name_mismatches: Number of names of inputs and outputs that differ from the instructions.
+        mismatches: Number of differences from a goal of the caller, by a measure other than `standing_of`; otherwise 0.
         unreadable_nodes: Number of nodes that cannot be read, which hides their other issues.
         issues: Number of other static issues. Issues of `HIDING` codes count twice, and so do misspelt references
             count, which the static check takes for plain text.
-        notation_issues: Number of issues of `UNTIDY` codes, plus two for each document whose text no node extracts: the
-            extractor that a repair adds may be of a type that is not selected yet.
+        notation_issues: Number of issues of `UNTIDY` codes.
     """
 
-    name_mismatches: int
+    mismatches: int
     unreadable_nodes: int
     issues: int
     notation_issues: int
 
     def improves_on(self, other: Standing) -> bool:
         """Return whether the workflow improved. With fewer unread nodes it may have more faults, hidden before."""
-        return self.name_mismatches <= other.name_mismatches and self[1:3] <= other[1:3] and self < other
+        return self.mismatches <= other.mismatches and self[1:3] <= other[1:3] and self < other
+
+
+def standing_of(state: State) -> Standing:
+    """Return the standing of a workflow by its static check."""
+    # An issue that hides others counts twice, because its repair may reveal one and is still an improvement; otherwise,
+    # no repair of it would be made.
+    untidy = sum(issue.code in UNTIDY for issue in state.issues)
+    hiding = sum(issue.code in HIDING for issue in state.issues)
+    unread = len(state.graph.nodes) - len(state.checker.nodes)
+    return Standing(0, unread, len(state.issues) - untidy + hiding + loose(state.graph), untidy)
 
 
 @dataclass(frozen=True)
@@ -79,13 +84,13 @@ class State:
 
     Attributes:
         graph: The workflow.
-        contract: Inputs and outputs that the instructions state.
         check: Function that returns the issues of a workflow in its format.
+        measure: Function that returns the standing of a state.
     """
 
     graph: NodeGraph
-    contract: Contract = field(default_factory=Contract)
     check: Check = CHAT2WORKFLOW.check
+    measure: Callable[[State], Standing] = standing_of
 
     @cached_property
     def checker(self) -> Checker:
@@ -100,16 +105,7 @@ class State:
     @cached_property
     def standing(self) -> Standing:
         """Distance of the workflow from a correct one."""
-        # A proposal is made only if this gets smaller, in this order: names that the instructions give, then nodes that cannot be
-        # read, then faults, then form. A fault that hides others counts twice, because its repair may uncover one and is still
-        # no step back; without that, the search would stop in front of it.
-        issues = self.issues
-        untidy = sum(issue.code in UNTIDY for issue in issues)
-        hiding = sum(issue.code in HIDING for issue in issues)
-        unread = len(self.graph.nodes) - len(self.checker.nodes)
-        faults = len(issues) - untidy + hiding + loose(self.graph)
-        raw = sum(1 for _ in self.contract.raw_documents(self.graph))
-        return Standing(self.contract.mismatches(self.graph), unread, faults, untidy + 2 * raw)
+        return self.measure(self)
 
     @cached_property
     def _uses_of_ids(self) -> Counter[str]:

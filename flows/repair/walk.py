@@ -23,6 +23,12 @@ def params_type_of(node: NodeSpec) -> type[NodeParams] | None:
     return node_type.params_type if node_type else None
 
 
+def declared(params: Any, key: str) -> list[str]:
+    """Return the names that parameters declare as ``[[name, …], …]``."""
+    pairs = map(shapes.list_of, shapes.list_of(shapes.fields_of(params).get(key)))
+    return [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
+
+
 @cache
 def fields_of(declared: type) -> Mapping[str, Any]:
     """Return the declared type of each field of a parameters class or of a named tuple."""

@@ -1,12 +1,12 @@
-"""Measure the effect of repair on recorded responses, without a model: raw, with the paper's four repairs, with all rules
-that need no instruction, and with all rules.
+"""Measure the effect of repair on recorded responses, without a model: raw, with the paper's four repairs (PAPER), with all
+rules of Operad (FORMAT), and with those and rules that read the instructions (the folder aligned).
 
     python test/benchmark/bench_repair.py [--json] [--ablation] [RUN.json …]
 
 Each column shows how many responses pass steps 1 to 4 of Chat2Workflow's Algorithm 1
 (operad.integrations.chat2workflow.scores.judge), how many are sound, how many are both, and how many of the sound ones finish a dry
 run. A response that passed before the repair and fails after it is broken. Only the judge reads the answer key. The exit
-status is 1 if a response is broken, or if fewer pass than AIMS states.
+status is 1 if a response is broken, or, without named runs, if an aim is missed; stderr says which.
 """
 
 from __future__ import annotations
@@ -16,13 +16,16 @@ import asyncio
 import json
 import sys
 from collections import Counter
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from aligned import align, read_contract
+
 from operad.evaluators.design import dry_run
 from operad.flows.formats.chat2workflow import load
-from operad.flows.repair import ALIGNED, FORMAT, PAPER, read_contract, repair
+from operad.flows.repair import FORMAT, PAPER, Repaired, repair
 from operad.integrations.chat2workflow.scores import (
     CaseFile,
     Dataset,
@@ -35,16 +38,24 @@ from operad.integrations.chat2workflow.scores import (
     read_run,
 )
 
-AIMS = {"passed": 0.72, "sound of the passed": 0.95, "ended of the sound": 0.98}
-"""Minimum shares of the responses in the last column."""
+AIMS: Mapping[str, Mapping[str, float]] = {
+    "raw": {"passed": 0.448},
+    "paper's four": {"passed": 0.523},
+    "format": {"passed": 0.662, "sound": 0.829, "ended of the sound": 0.91},
+    "aligned": {"passed": 0.768, "sound of the passed": 0.94, "ended of the sound": 0.91},
+}
+"""Minimum shares of the recorded responses of ../shared, in each column: the figures of today, which no change may worsen."""
 
 HERE = Path(__file__).resolve().parent
 DATA = HERE.parents[2] / "shared/data/chat2workflow"
-COLUMNS: Mapping[str, Collection[str] | None] = {
-    "raw": None,
-    "paper's four": PAPER,
-    "format": FORMAT,
-    "aligned": ALIGNED,
+Mend = Callable[[str, Sequence[str]], Repaired]
+"""Function that repairs a response, with its instructions."""
+
+COLUMNS: Mapping[str, Mend] = {
+    "raw": lambda text, _: Repaired(text),
+    "paper's four": lambda text, _: repair(text, PAPER),
+    "format": lambda text, _: repair(text, FORMAT),
+    "aligned": align,
 }
 
 
@@ -80,17 +91,17 @@ class Outcome(NamedTuple):
     stopped: str | None
 
 
-async def column(found: Sequence[Said], rules: Collection[str] | None, known: dict[str, str]) -> list[Outcome]:
+async def column(found: Sequence[Said], mend: Mend, known: dict[str, str]) -> list[Outcome]:
     """Repair, judge and run every response.
 
     Args:
         found: The responses.
-        rules: The rules; None for no repair.
+        mend: The repair.
         known: The results of dry runs so far, by response.
     """
     outcomes: list[Outcome] = []
     for each in found:
-        response, used = mended(each, rules)
+        response, used = mended(each, mend)
         verdict = judge(response, each.subtask)
         stopped = None
         if verdict.sound:
@@ -102,12 +113,10 @@ async def column(found: Sequence[Said], rules: Collection[str] | None, known: di
     return outcomes
 
 
-def mended(said: Said, rules: Collection[str] | None) -> tuple[Response, frozenset[str]]:
+def mended(said: Said, mend: Mend) -> tuple[Response, frozenset[str]]:
     """Return a response after repair, and the rules that repaired something."""
     response = said.record.response
-    if rules is None:
-        return response, frozenset()
-    done = repair(response.text, said.subtask.instructions, rules)
+    done = mend(response.text, said.subtask.instructions)
     return (Response.of(done.text) if done.repairs else response), frozenset(each.rule for each in done.repairs)
 
 
@@ -158,7 +167,7 @@ def ablation(full: Sequence[Outcome]) -> dict[str, dict[str, int]]:
     result: dict[str, dict[str, int]] = {}
     for rule in sorted({name for each in full for name in each.rules}):
         touched = [each for each in full if rule in each.rules]
-        without = (judge(mended(each.said, ALIGNED - {rule})[0], each.said.subtask) for each in touched)
+        without = (judge(mended(each.said, partial(align, without=rule))[0], each.said.subtask) for each in touched)
         lost = sum(each.verdict.passed and not after.passed for each, after in zip(touched, without, strict=True))
         result[rule] = {"mended": len(touched), "only": lost}
     return result
@@ -182,25 +191,37 @@ def figures(made: Sequence[Outcome]) -> dict[str, dict[str, int]]:
     }
 
 
-def shares(aligned: Mapping[str, int]) -> dict[str, float]:
-    """Return the shares that have an aim."""
+def shares(made: Mapping[str, int]) -> dict[str, float]:
+    """Return the shares of a column."""
     return {
-        "passed": aligned["passed"] / max(aligned["responses"], 1),
-        "sound of the passed": aligned["both"] / max(aligned["passed"], 1),
-        "ended of the sound": aligned["ended"] / max(aligned["sound"], 1),
+        "passed": made["passed"] / max(made["responses"], 1),
+        "sound": made["sound"] / max(made["responses"], 1),
+        "sound of the passed": made["both"] / max(made["passed"], 1),
+        "ended of the sound": made["ended"] / max(made["sound"], 1),
     }
+
+
+def failures(result: Mapping[str, Any], aims: Mapping[str, Mapping[str, float]]) -> Iterator[str]:
+    """Yield a line for each aim that is missed, and for each column with broken responses."""
+    for column_name, least in aims.items():
+        reached = shares(result["columns"][column_name]["all"])
+        for name, aim in least.items():
+            if reached[name] < aim:
+                yield f"aim missed: {name}, {column_name}: {reached[name]:.2%}, and at least {aim:.1%} is the aim"
+    for column_name, broken in result["broken"].items():
+        if broken:
+            yield f"broken by the repair, {column_name}: {', '.join(broken)}"
 
 
 async def measured(found: Sequence[Said], dataset: Dataset, *, by_rule: bool) -> dict[str, Any]:
     """Return all figures."""
     known: dict[str, str] = {}
-    columns = {name: await column(found, rules, known) for name, rules in COLUMNS.items()}
+    columns = {name: await column(found, mend, known) for name, mend in COLUMNS.items()}
     raw, aligned = columns["raw"], columns["aligned"]
     by_model = {name: figures(made) for name, made in columns.items()}
     return {
         "responses": len(found),
         "columns": by_model,
-        "aims": {name: {"is": is_, "aim": AIMS[name]} for name, is_ in shares(by_model["aligned"]["all"]).items()},
         "broken": {
             name: [each.said.label for each, was in zip(made, raw, strict=True) if was.verdict.passed > each.verdict.passed]
             for name, made in columns.items()
@@ -234,8 +255,9 @@ def _table(result: Mapping[str, Any]) -> Iterator[str]:
             row += "    " + "".join(f"{each:6.1f}" for each in cells) + f"{ended:6.1f}"
         yield row
     yield ""
-    for name, each in result["aims"].items():
-        yield f"{name}, aligned: {each['is']:.1%} (aim {each['aim']:.0%})"
+    for column_name, least in AIMS.items():
+        reached = shares(result["columns"][column_name]["all"])
+        yield from (f"{name}, {column_name}: {reached[name]:.1%} (aim {aim:.1%})" for name, aim in least.items())
     yield f"broken: { {name: len(each) for name, each in result['broken'].items()} }"
     for name, each in result["failing"].items():
         yield f"failing at step, {name}: {each}"
@@ -268,8 +290,9 @@ def main() -> int:
     found = [Said(run.model, run.label, each, dataset.subtasks[each.key]) for run in read for each in run.records]
     result = asyncio.run(measured(found, dataset, by_rule=options.ablation))
     print(json.dumps(result, ensure_ascii=False, indent=1) if options.json else "\n".join(_table(result)))
-    passed = result["aims"]["passed"]
-    return 0 if passed["is"] >= passed["aim"] and not any(result["broken"].values()) else 1
+    failed = list(failures(result, {} if options.runs else AIMS))
+    print(*failed, sep="\n", end="\n" if failed else "", file=sys.stderr)
+    return 1 if failed else 0
 
 
 if __name__ == "__main__":

@@ -121,13 +121,6 @@ def golds() -> list[bytes]:
     return [item["conversations"][-1]["content"].encode() for item in listed[:MOST]]
 
 
-def instructions() -> list[bytes]:
-    """Chat2Workflow's instructions."""
-    file = DATA / "chat2workflow/dataset/query.json"
-    listed = json.loads(file.read_text("utf-8")) if file.is_file() else []
-    return [text.encode() for item in listed for key, text in item.items() if re.fullmatch(r"query\d", key)][:MOST]
-
-
 def conversations() -> list[bytes]:
     """Answers of models in recorded conversations."""
     found: list[bytes] = []

@@ -39,13 +39,13 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of
 from operad.flows.formats.table import FORMATS, read
+from operad.flows.generation.answers import read_object
 from operad.flows.generation.draft import drafted_graph
 from operad.flows.generation.graph_json import from_json, to_json, with_originals
-from operad.flows.generation.plan import faults_of, plan_schema, read_plan
+from operad.flows.generation.plan import PLAN_KEYS, normal_plan, read_plan
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, flowchart
 from operad.flows.repair import repair, repair_graph
-from operad.flows.repair.contract import read_contract
 from operad.integrations.chat2workflow.commands.generating import generate_run
 from operad.integrations.chat2workflow.scores import Dataset, Response, judge, read_dataset, read_run
 from operad.integrations.comfyui import comfyflow
@@ -142,16 +142,8 @@ def workflow(data: bytes, name: str = "") -> None:
     refusing(lambda: restored(made, made))
 
 
-def contract(data: bytes) -> None:
-    first, second = texts_of(data, 2)
-    stated = read_contract([first, second])
-    stated.mismatches(graph())
-    list(stated.raw_documents(graph()))
-
-
 def repaired(data: bytes) -> None:
-    response, instruction = texts_of(data, 2)
-    repair(response, [instruction])
+    repair(text_of(data))
 
 
 def graph_json(data: bytes) -> None:
@@ -174,9 +166,9 @@ def short_operation(data: bytes) -> None:
 
 
 def plan(data: bytes) -> None:
-    said = validate(plan_schema(NODE_TYPES, list(graph().by_id)), text_of(data))
+    said = normal_plan(read_object(text_of(data), PLAN_KEYS), graph(), NODE_TYPES)
     planned = read_plan(said)
-    if not faults_of(planned, graph(), NODE_TYPES):
+    if not said["faults"]:
         made = drafted_graph(planned, {}, graph(), NODE_TYPES)
         known()["operad"].check(made)
 
@@ -597,8 +589,7 @@ TARGETS: Mapping[str, Target] = {
     "workflow": Target(workflow, lambda: [each for name in FORMATS for each in samples.of_format(name)[:2]]),
     **{f"format.{name}": Target(partial(workflow, name=name), partial(samples.of_format, name)) for name in FORMATS},
     "graph-json": Target(graph_json, lambda: as_json(to_json(graph()))),
-    "repair": Target(repaired, lambda: [joined(each, "Make one with (variable text).") for each in samples.responses()]),
-    "contract": Target(contract, lambda: [joined(each, "Now also give (variable notes).") for each in samples.instructions()]),
+    "repair": Target(repaired, samples.responses),
     "edit-json": Target(operations, lambda: as_json({"operations": _OPERATIONS}, *_OPERATIONS)),
     "edit-short": Target(short_operation, lambda: [b"connect 3 4 port=1", b'set 2 system "Be brief."', b"add_node 9 llm user=x"]),
     "plan": Target(plan, lambda: as_json(_PLAN)),

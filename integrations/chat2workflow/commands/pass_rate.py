@@ -17,7 +17,7 @@ from operad.cli.tables import Plot, Report, check_plot, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.generation import DESIGNER, Designer
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER
-from operad.flows.repair import PROFILES, repair
+from operad.flows.repair import repair
 from operad.integrations.chat2workflow.commands.generating import generate_run
 from operad.integrations.chat2workflow.commands.responses import (
     DatasetFolder,
@@ -42,7 +42,6 @@ Rates = Callable[[Sequence[Outcome]], Mapping[Any, float | None]]
 
 _RATES: Mapping[str, tuple[str, Callable[[Mapping[str, Any]], bool]]] = {
     "passed": ("Pass rate, steps 1 to 4", lambda item: item["passed"]),
-    "format": ("Pass rate, repaired without contracts", lambda item: item.get("passed_without_contract", False)),
     "sound": ("Sound", lambda item: item["sound"]),
     "judged": ("Pass rate with the judge", lambda item: item.get("consistent", False)),
 }
@@ -54,10 +53,9 @@ def report_of(items: Items, settings: Mapping[str, Any]) -> Report:
 
     Args:
         items: The results.
-        settings: Settings of the evaluation; without a judge or repairs, there are no rates of these.
+        settings: Settings of the evaluation; without a judge, there is no rate of it.
     """
-    left_out = {"judged": not settings["judge"], "format": not settings.get("repair")}
-    shown = [name for name in _RATES if not left_out.get(name)]
+    shown = [name for name in _RATES if name != "judged" or settings["judge"]]
     outcomes = {name: _outcomes(items, _RATES[name][1]) for name in shown}
     return Report(
         {
@@ -169,7 +167,7 @@ def pass_rate(
     model: Annotated[str | None, typer.Option(help="Name of the model that responds or judges.")] = None,
     base_url: Annotated[str | None, typer.Option(help="Its OpenAI-compatible endpoint, with /v1.")] = None,
     mend: Annotated[
-        bool, typer.Option("--repair", help="Repair responses first, by the rules of the profile chat2workflow.")
+        bool, typer.Option("--repair", help="Repair responses first, by the rules of operad repair.")
     ] = False,
     at_once: Annotated[int, typer.Option(min=1, help="Number of responses generated or judged at the same time.")] = 1,
     out: ResultsFile = None,
@@ -226,16 +224,9 @@ async def _score(
 ) -> Result:
     repair_fields: dict[str, Any] = {}
     if mend:
-        repaired_response = repair(response.text, subtask.instructions, PROFILES["chat2workflow"])
-        repaired_format = repair(response.text, subtask.instructions, PROFILES["format"])
-        verdict_without_contract = judge(
-            Response.of(repaired_format.text) if repaired_format.repairs else response, subtask
-        )
-        repair_fields = {
-            "repairs": [each._asdict() for each in repaired_response.repairs],
-            "passed_without_contract": verdict_without_contract.passed,
-        }
-        response = Response.of(repaired_response.text) if repaired_response.repairs else response
+        repaired = repair(response.text)
+        repair_fields["repairs"] = [each._asdict() for each in repaired.repairs]
+        response = Response.of(repaired.text) if repaired.repairs else response
     verdict = judge(response, subtask)
     result = {
         **about,

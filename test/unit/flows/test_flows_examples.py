@@ -25,7 +25,7 @@ DOCUMENTED = {
     "generation.prompts": "cards",
     "generation.nodes_shown": "whole",
     "generation.offer": "Offer offer_for offer_of read_offer",
-    "repair": "read_contract repair repair_graph",
+    "repair": "repair repair_graph",
 }
 """Names that users import, by module."""
 

@@ -17,7 +17,6 @@ from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import offer_for
 from operad.flows.generation.plan import After, Given, Plan, PlannedNode
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair import read_contract
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError
 
@@ -50,11 +49,11 @@ def plan_to(base, target):
     return Plan(tuple(nodes), tuple(each for each in base.by_id if each not in target.by_id))
 
 
-def build_parts(base, target, contract):
+def build_parts(base, target):
     plan = plan_to(base, target)
     motif = nearest([node.type for node in plan.nodes])
     example = prompts.Part("An example", whole(motif.graph, NODE_TYPES) if motif else "")
-    return prompts.to_build(plan, base, contract, OFFER, variables_before(plan, base, TYPES), example)
+    return prompts.to_build(plan, base, OFFER, variables_before(plan, base, TYPES), example)
 
 
 def mend_parts(graph):
@@ -92,14 +91,13 @@ def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound
         while text := task.get(f"query{len(rounds) + 1}"):
             rounds.append(text)
             instructions += 1
-            contract = read_contract(rounds)
             made = recorded.get((task["task"], len(rounds)), [])
             for base in recorded.get((task["task"], len(rounds) - 1), []) if rounds[1:] else [NONE]:
-                parts = prompts.to_plan(base, rounds, contract, OFFER)
+                parts = prompts.to_plan(base, rounds, OFFER)
                 assert tokens(parts) <= prompts.PLAN_TOKENS
                 assert "\n[… cut:" not in prompts.shown(parts), "all nodes have room"
                 for target in made[:2]:
-                    assert tokens(build_parts(base, target, contract)) <= prompts.BUILD_TOKENS
+                    assert tokens(build_parts(base, target)) <= prompts.BUILD_TOKENS
             for graph in made:
                 assert tokens(mend_parts(graph)) <= prompts.FIX_TOKENS
     assert instructions == amount(17, 79)
@@ -116,14 +114,14 @@ def large(count, text):
 
 def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
     graph = large(60, "Say it at length. " * 1_000)
-    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], read_contract([]), OFFER)
+    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], OFFER)
     assert tokens(parts) <= prompts.PLAN_TOKENS
     assert "\n59 llm after 58" in prompts.shown(parts)
     assert "\n60 end" in prompts.shown(parts)
     mend = mend_parts(graph)
     assert tokens(mend) <= prompts.FIX_TOKENS
     assert "[… cut" in prompts.shown(mend)
-    build = build_parts(NONE, graph, read_contract([]))
+    build = build_parts(NONE, graph)
     assert tokens(build) <= prompts.BUILD_TOKENS
     line = next(line for line in prompts.shown(build).splitlines() if line.startswith("60: 59.text, 58.text"))
     assert line.endswith("…, 4.text, 3.text, 2.text, 1.topic"), "the inputs are named"
@@ -132,7 +130,7 @@ def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
 def test_what_is_written_anew_is_shown_whole():
     graph = large(3, "Say it at length. " * 1_000)
     plan = Plan((PlannedNode("2", "llm", "update"),))
-    shown = prompts.shown(prompts.to_build(plan, graph, read_contract([]), OFFER, {}, prompts.Part("", "")))
+    shown = prompts.shown(prompts.to_build(plan, graph, OFFER, {}, prompts.Part("", "")))
     assert "Say it at length. " * 1_000 in shown
 
 
@@ -277,8 +275,5 @@ def test_parameters_of_a_change_are_written_with_the_nodes_before_them_in_view()
         [Edge("1", "2"), Edge("2", "3")],
     )
     plan = Plan(nodes=(PlannedNode("3", "end", "update"),))
-    parts = {
-        part.title: part.text
-        for part in prompts.to_build(plan, base, read_contract([]), OFFER, {}, prompts.Part("", ""))
-    }
+    parts = {part.title: part.text for part in prompts.to_build(plan, base, OFFER, {}, prompts.Part("", ""))}
     assert "SHOWN" in parts["Nodes before them"]

@@ -11,7 +11,7 @@ import pytest
 from operad.flows import repair as package
 from operad.flows.formats.chat2workflow import load
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair import FORMAT, RULES
+from operad.flows.repair import FORMAT, Rules
 from operad.flows.repair.containers import rename
 
 repair: Any = package.repair
@@ -37,8 +37,13 @@ def flow(*nodes, edges=None):
     return {"nodes_info": list(nodes), "edges": edges}
 
 
-def mended(value, *rules, text=None):
-    return repair(text or json.dumps(value), (), rules or FORMAT)
+def only(*names):
+    """The rules of these names."""
+    return Rules._make({name: rule for name, rule in table.items() if name in names} for table in FORMAT)
+
+
+def mended(value, *rules):
+    return repair(json.dumps(value), only(*rules) if rules else FORMAT)
 
 
 def param(result, id):
@@ -69,10 +74,10 @@ def test_what_is_right_stays_as_it_is_to_the_letter():
     ],
 )
 def test_text_that_is_no_json_is_mended(rule, text):
-    result = repair(text, (), {rule})
+    result = repair(text, only(rule))
     assert load(result.text).nodes == load(TEXT).nodes
     assert [each.rule for each in result.repairs] == [rule]
-    assert repair(text, (), FORMAT - {rule, "json"}).graph is None
+    assert repair(text, FORMAT._replace(text={})).graph is None
 
 
 @pytest.mark.parametrize(
@@ -143,7 +148,7 @@ def test_parameters_are_mended(rule, before, after):
     result = mended(flow(START, before, node("9", "end", outputs=[["out", ["text", "1"]]])), rule)
     assert param(result, "2") == after
     assert before["param"] == after or {(each.rule, each.where) for each in result.repairs} == {(rule, "2")}
-    again = repair(result.text, (), {rule})
+    again = repair(result.text, only(rule))
     assert (again.text, list(again.repairs)) == (result.text, [])
 
 
@@ -374,15 +379,15 @@ def test_the_selection_names_the_types(said, after):
     response = (
         f"<node_selection>{said}</node_selection>\n<design_principle>x</design_principle>\n<workflow>{TEXT}</workflow>"
     )
-    result = repair(response, (), {"selection"})
+    result = repair(response, only("selection"))
     assert f"<node_selection>{after}</node_selection>\n<design_principle>x</design_principle>" in result.text
     assert not result.issues
 
 
 def test_every_rule_is_listed_once():
-    names = [rule.name for rule in RULES]
+    names = [name for table in FORMAT for name in table]
     assert len(names) == len(set(names))
-    assert all(rule.description for rule in RULES)
+    assert all(rule.__doc__ for rule in FORMAT.graph.values())
 
 
 def test_workflows_of_other_formats_are_mended_as_graphs():
@@ -421,13 +426,12 @@ def test_mappings_of_names_are_read_as_in_yaml():
 
 def test_the_page_gives_rules_of_each_level_as_examples():
     page = Path(__file__).parents[4] / "docs" / "repair.md"
-    rows = re.findall(r"^\| (text|shape|meaning|aligned) \| (.*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
-    assert [level for level, _ in rows] == ["text", "shape", "meaning", "aligned"]
-    levels = {rule.name: rule.level for rule in RULES}
+    rows = re.findall(r"^\| (text|shape|graph) \| (.*) \|$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert [level for level, _ in rows] == ["text", "shape", "graph"]
     for level, examples in rows:
         named = re.findall(r"`([a-z-]+)`", examples)
         assert named
-        assert {levels.get(name) for name in named} == {level}
+        assert {*named} <= getattr(FORMAT, level).keys()
 
 
 def test_a_variable_in_the_order_of_dify_is_turned_round_unless_both_words_are_ids():

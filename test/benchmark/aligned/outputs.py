@@ -7,41 +7,46 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from aligned.contract import Contract
+from aligned.inputs import of_type, words_of
 from operad.flows.edit.ends import MergeEnds
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
-from operad.flows.repair.align import of_type, words_of
-from operad.flows.repair.contract import declared
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
+from operad.flows.repair.walk import declared
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.graph.schedule import reachable
 
 
-def _ends_compared(state: State) -> Iterator[tuple[NodeSpec, list[Any], list[str], list[str]]]:
+def _ends_compared(contract: Contract, state: State) -> Iterator[tuple[NodeSpec, list[Any], list[str], list[str]]]:
     """Yield each end with its outputs, and the names that are missing and surplus in the nearest stated outputs."""
-    if not state.contract.outputs:
+    if not contract.outputs:
         return
     for end in of_type(state.graph, "end"):
         outputs = list_of(params_of(end).get("outputs"))
         if not all(map(_is_pair, outputs)):
             continue
         names = frozenset(declared(end.params, "outputs"))
-        wanted = min(state.contract.outputs, key=lambda each: each.mismatches(names))
+        wanted = min(contract.outputs, key=lambda each: each.mismatches(names))
         missing = sorted(wanted.needed - names)
         extra = [output[0] for output in outputs if output[0] not in wanted.needed | wanted.allowed]
         yield end, outputs, missing, extra
 
 
-def output_names(state: State) -> Iterator[Proposal]:
+def output_names(contract: Contract, state: State) -> Iterator[Proposal]:
     """Rename an output to a stated name that is missing, if the names are similar or no others are possible."""
-    for end, outputs, missing, extra in _ends_compared(state):
+    for end, outputs, missing, extra in _ends_compared(contract, state):
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
-            fitting = [candidate for candidate in (near[:1] or extra) if _may_be(state, name, dict(outputs)[candidate])]
+            fitting = [
+                candidate
+                for candidate in (near[:1] or extra)
+                if _may_be(contract, state, name, dict(outputs)[candidate])
+            ]
             for other in fitting if near or (len(extra) == len(missing) == 1) else fitting if len(fitting) == 1 else []:
                 changed = [[name if output[0] == other else output[0], output[1]] for output in outputs]
                 why = f"the instruction states the output {name!r}, and not {other!r}"
@@ -49,31 +54,31 @@ def output_names(state: State) -> Iterator[Proposal]:
                 yield Proposal(end.id, f"output {other!r} is called {name!r}", why, graph)
 
 
-def _may_be(state: State, name: str, selector: Any) -> bool:
+def _may_be(contract: Contract, state: State, name: str, selector: Any) -> bool:
     """Return whether a variable may be the stated output: a file if and only if a file is stated."""
-    stated = state.contract.stated(name)
+    stated = contract.stated(name)
     kind = state.type_of(Selector(*selector))
     if kind is None or stated.kind is None:
         return True
     return kind.is_file == stated.kind.is_file or kind is VariableType.ANY
 
 
-def output_missing(state: State) -> Iterator[Proposal]:
+def output_missing(contract: Contract, state: State) -> Iterator[Proposal]:
     """Add a stated output that is missing, if it can be only one variable."""
-    for end, outputs, missing, _ in _ends_compared(state):
+    for end, outputs, missing, _ in _ends_compared(contract, state):
         for name in missing:
-            for selector, why in _sources(state, name, outputs):
+            for selector, why in _sources(contract, state, name, outputs):
                 graph = with_params(state.graph, end, {**end.params, "outputs": [*outputs, [name, list(selector)]]})
                 if not state.checker.comes_before(selector.node, end.id):
                     graph = with_edges(graph, [*graph.edges, Edge(selector.node, end.id)])
                 yield Proposal(end.id, f"output {name!r} is added: {list(selector)}", why, graph)
 
 
-def _sources(state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
+def _sources(contract: Contract, state: State, name: str, outputs: Sequence[Any]) -> Iterator[tuple[Selector, str]]:
     """Yield the variables that an output may take its value from, each with the reason; the likeliest first."""
     given = {tuple(output[1]) for output in outputs}
     top_level = {node.id: node for node in state.graph.nodes if not node.parent and node.type not in ("start", "end")}
-    stated = state.contract.stated(name)
+    stated = contract.stated(name)
     same_name = [Selector(name, node_id) for node_id in top_level if name in state.checker.outputs.get(node_id, {})]
     if len(same_name) == 1:
         yield same_name[0], "only one variable has that name"
@@ -130,9 +135,9 @@ def _makes_file(node: NodeSpec, suffixes: Sequence[str], what: str) -> bool:
             return False
 
 
-def output_extra(state: State) -> Iterator[Proposal]:
+def output_extra(contract: Contract, state: State) -> Iterator[Proposal]:
     """Remove outputs that are not stated, if all stated outputs exist."""
-    for end, outputs, missing, extra in _ends_compared(state):
+    for end, outputs, missing, extra in _ends_compared(contract, state):
         if missing or not extra:
             continue
         kept = [output for output in outputs if output[0] not in extra]
@@ -142,13 +147,13 @@ def output_extra(state: State) -> Iterator[Proposal]:
             yield Proposal(end.id, what, "the instruction asks for the others only", graph)
 
 
-def end_missing(state: State) -> Iterator[Proposal]:
+def end_missing(contract: Contract, state: State) -> Iterator[Proposal]:
     """Add a missing end with the stated outputs, if each can be only one variable."""
-    if len(state.contract.outputs) != 1 or any(node.type == "end" for node in state.graph.nodes):
+    if len(contract.outputs) != 1 or any(node.type == "end" for node in state.graph.nodes):
         return
     outputs: list[Any] = []
-    for name in sorted(state.contract.outputs[0].needed, key=lambda each: state.contract.stated(each).kind is None):
-        found = next(iter(_sources(state, name, outputs)), None)
+    for name in sorted(contract.outputs[0].needed, key=lambda each: contract.stated(each).kind is None):
+        found = next(iter(_sources(contract, state, name, outputs)), None)
         if found is None:
             return
         outputs.append([name, list(found[0])])
@@ -163,10 +168,10 @@ def end_missing(state: State) -> Iterator[Proposal]:
     )
 
 
-def one_end(state: State) -> Iterator[Proposal]:
+def one_end(contract: Contract, state: State) -> Iterator[Proposal]:
     """Join several ends into one if a single set of outputs is stated, with aggregators for exclusive branches."""
     ends = list(of_type(state.graph, "end"))
-    if len(state.contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
+    if len(contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
         return
     merge = MergeEnds(nodes=[end.id for end in ends])
     if not any(merge.faults(state.graph, NODE_TYPES)):
@@ -176,10 +181,10 @@ def one_end(state: State) -> Iterator[Proposal]:
         )
 
 
-def ends_by_branch(state: State) -> Iterator[Proposal]:
+def ends_by_branch(contract: Contract, state: State) -> Iterator[Proposal]:
     """Split an end into one for each branch, if the stated outputs differ by branch."""
     ends = list(of_type(state.graph, "end"))
-    if len(state.contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
+    if len(contract.outputs) < 2 or len(ends) != 1 or ends[0].parent:
         return
     end, graph = ends[0], state.graph
     outputs = [(item[0], Selector(*item[1])) for item in list_of(params_of(end).get("outputs")) if _is_pair(item)]
@@ -195,7 +200,7 @@ def ends_by_branch(state: State) -> Iterator[Proposal]:
             ).append(port)
         ports_by_outputs.pop(frozenset(), None)
         if len(ports_by_outputs) > 1 and all(
-            any(stated.mismatches(names) == 0 for stated in state.contract.outputs) for names in ports_by_outputs
+            any(stated.mismatches(names) == 0 for stated in contract.outputs) for names in ports_by_outputs
         ):
             split = _with_end_for_each_branch(state, end, outputs, node, ports_by_outputs)
             if split is not None:

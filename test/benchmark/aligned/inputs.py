@@ -7,22 +7,22 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any
 
+from aligned.contract import Contract
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
-from operad.flows.repair.contract import declared
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
-from operad.flows.repair.walk import renamed
+from operad.flows.repair.walk import declared, renamed
 from operad.operators.variables import Selector
 
 
-def input_names(state: State) -> Iterator[Proposal]:
+def input_names(contract: Contract, state: State) -> Iterator[Proposal]:
     """Rename an input to a stated name that is missing, if the names are similar or no others are possible."""
-    stated = state.contract.input_names
+    stated = contract.input_names
     for start in of_type(state.graph, "start") if stated else ():
         given = declared(start.params, "variables")
         missing = [name for name in stated if name not in given]
-        extra = [name for name in given if name not in stated and name not in state.contract.undirected]
+        extra = [name for name in given if name not in stated and name not in contract.undirected]
         for name in missing:
             near = get_close_matches(name, extra, n=1, cutoff=0.6)
             near = near or [candidate for candidate in extra if set(words_of(candidate)) & set(words_of(name))]
@@ -37,10 +37,10 @@ def input_names(state: State) -> Iterator[Proposal]:
                 yield Proposal(start.id, f"input {other!r} is called {name!r}", why, graph)
 
 
-def documents(state: State) -> Iterator[Proposal]:
+def documents(contract: Contract, state: State) -> Iterator[Proposal]:
     """Replace documents in prompts by their text, from a document-extractor."""
-    raw_documents = list(state.contract.raw_documents(state.graph))
-    stated = {statement.name for statement in state.contract.inputs if statement.is_document}
+    raw_documents = list(contract.raw_documents(state.graph))
+    stated = {statement.name for statement in contract.inputs if statement.is_document}
     for node_id, operator in state.checker.nodes.items():
         for reference in operator.references:
             kind = state.type_of(reference.selector)

@@ -13,10 +13,11 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from operad.flows.formats.shapes import fields_of, is_selector, list_of
 from operad.flows.node_graph import NodeGraph
+from operad.flows.repair.walk import declared
 from operad.operators.variables import Selector, Text, VariableType
 
 # Names that an instruction marks as variables, each with its direction: word lists, and the reading of a text.
@@ -475,12 +476,6 @@ class Contract:
                 texts = [each for each in fields_of(node.params).values() if isinstance(each, str)]
                 named = dict.fromkeys(selector for text in texts for selector in Text(text).selectors)
                 yield from ((node.id, selector) for selector in named if selector in raw)
-
-
-def declared(params: Any, key: str) -> list[str]:
-    """Return the names that parameters declare as ``[[name, …], …]``."""
-    pairs = map(list_of, list_of(fields_of(params).get(key)))
-    return [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
 
 
 def ends_of(graph: NodeGraph) -> list[frozenset[str]]:
