@@ -346,6 +346,12 @@ def test_nodes_inside_a_loop_read_its_variables_and_those_after_it_its_outputs()
     assert read["3"] == ["2.best", "2.score", "2.rounds", "1.topic"]
 
 
+def test_what_an_assigner_sets_is_read_by_its_loop():
+    params = {"2-2": {"assignments": [{"variable": "2.best", "value": "{{#2-1.text#}}"}]}}
+    graph = drafted_graph(read_plan(LOOPING), params, NONE, NODE_TYPES)
+    assert "2-2" not in [spec.id for spec in unread(graph)]
+
+
 def test_a_loop_gets_its_start_before_its_first_node():
     graph = drafted_graph(read_plan(LOOPING), {}, NONE, NODE_TYPES)
     assert [(spec.id, spec.type) for spec in graph.nodes][1:3] == [("2", "loop"), ("2-0", "loop-start")]
