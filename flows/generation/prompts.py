@@ -110,8 +110,11 @@ def names_of(types: Mapping[str, NodeType]) -> str:
         types: Node types by name.
     """
     lines = {name: _without_hints(types[name]) for name in plannable(types) if name not in ("start", "end")}
-    others = [name for name, line in lines.items() if name in RARE or len(line) > LONGEST_BRIEF]
-    others = [name for name in others if name not in ALWAYS_BRIEF]
+    others = [
+        name
+        for name, line in lines.items()
+        if name in RARE or name in SERVED or (len(line) > LONGEST_BRIEF and name not in ALWAYS_BRIEF)
+    ]
     brief = [line for name, line in lines.items() if name not in others]
     return "\n".join([*brief, ", ".join([*others, f"{EVERYWHERE} (of every type)"])])
 

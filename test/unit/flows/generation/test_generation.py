@@ -936,3 +936,80 @@ def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):
     assert model.stages == ["plan", "build"]
     assert len(made.plan) == 4
     assert made.repairs == []
+
+
+LOOP_PLAN = {
+    "reasoning": "Loop.",
+    "nodes": [
+        {
+            "id": "1",
+            "type": "start",
+            "after": [],
+            "params": {"variables": [{"name": "features", "type": "string"}]},
+        },
+        {
+            "id": "2",
+            "type": "loop",
+            "after": ["1"],
+            "params": {
+                "loop_count": 4,
+                "loop_variables": [{"name": "best", "type": "string", "value": ""}],
+                "break_conditions": [{"variable": "2-2.score", "operator": "≥", "value": "8"}],
+            },
+        },
+        {"id": "2-1", "type": "llm", "inside": "2", "params": {"system": "", "user": "{{#1.features#}} {{#2.best#}}"}},
+        {
+            "id": "2-2",
+            "type": "parameter-extractor",
+            "inside": "2",
+            "after": ["2-1"],
+            "params": {
+                "query": "2-1.text",
+                "parameters": [{"name": "score", "type": "number", "description": "1 to 10"}],
+                "instruction": "Rate it.",
+            },
+        },
+        {
+            "id": "2-3",
+            "type": "assigner",
+            "inside": "2",
+            "after": ["2-2"],
+            "params": {"assignments": [{"variable": "2.best", "value": "{{#2-1.text#}}"}]},
+        },
+        {"id": "3", "type": "end", "after": ["2"], "params": {"outputs": [{"name": "description", "value": "2.best"}]}},
+    ],
+}
+
+
+def test_until_it_is_good_enough_is_a_loop_in_one_call(design):
+    model = Model(plan=[LOOP_PLAN])
+    request = "Describe the product (variable features) and rate it until it is at least 8 (variable description)."
+    made = design(model, request, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+    inside = [(spec.id, spec.type) for spec in made.graph.nodes if spec.parent == "2"]
+    assert inside == [("2-0", "loop-start"), ("2-1", "llm"), ("2-2", "parameter-extractor"), ("2-3", "assigner")]
+    assert made.graph.by_id["2"].params["variables"] == [["best", "string", ""]]
+    assert not made.unread
+
+
+def test_a_dropped_iteration_takes_its_contents_along_in_one_call(design):
+    base = NodeGraph(
+        [
+            NodeSpec("1", "start", {"variables": [["list", "array[file]"]]}),
+            NodeSpec("2", "iteration", {"iterator_selector": ["list", "1"], "output_selector": ["text", "2-1"]}),
+            NodeSpec("2-0", "iteration-start", {}, "2"),
+            NodeSpec("2-1", "document-extractor", {"variable_selector": ["item", "2"]}, "2"),
+            NodeSpec("3", "end", {"outputs": [["o", ["output", "2"]]]}),
+        ],
+        [Edge("1", "2"), Edge("2-0", "2-1"), Edge("2", "3")],
+    )
+    plan = {
+        "nodes": [{"id": "3", "after": ["1"], "params": {"outputs": [{"name": "o", "value": "1.list"}]}}],
+        "drop": ["2"],
+    }
+    model = Model(plan=[plan])
+    made = design(model, "Give me the list itself.", base, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+    assert [spec.id for spec in made.graph.nodes] == ["1", "3"]

@@ -14,7 +14,7 @@ from operad.flows.generation.designer import nearest
 from operad.flows.generation.draft import variables_before
 from operad.flows.generation.mending import nodes_in
 from operad.flows.generation.nodes_shown import whole
-from operad.flows.generation.offer import offer_for
+from operad.flows.generation.offer import OfferedTool, offer_for
 from operad.flows.generation.plan import After, Given, Plan, PlannedNode
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
@@ -222,6 +222,14 @@ def test_a_change_is_shown_what_it_asks_for_with_the_rules_for_it(asked, shown):
     looked = ("tts", asked) if asked == "failure" else (asked,)
     assert shown in change(*looked, base=base)
     assert shown not in change(base=base)
+
+
+def test_a_change_is_shown_the_services_with_the_types_that_name_them():
+    offer = offer_for(tools={"post_to_slack": OfferedTool("Post it.", {"text": "string"})}, knowledge=["handbook"])
+    told = change(offer=offer)
+    assert ", tool, agent, knowledge-retrieval, failure (of every type)" in told
+    assert "post_to_slack" not in told
+    assert '- post_to_slack {"text": "string"}: Post it.' in change("tool", offer=offer)
 
 
 def test_the_beginning_of_the_prompt_of_a_change_is_the_same_for_every_workflow_and_request():
