@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, NamedTuple, cast
 
-from operad.evaluators.dry_run import LONGEST, dry_run
+from operad.evaluators.dry_run import LONGEST, DryRun, dry_run
 from operad.evaluators.evaluator import Evaluator
 from operad.evaluators.score_evaluator import lesson_of
+from operad.flows.edit.difference import difference
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.graph_json import workflow_of
-from operad.flows.generation.mending import CONTESTABLE, NAMED_VARIABLE, contested_in
+from operad.flows.generation.mending import CONTESTABLE, NAMED_VARIABLE, contested_in, essence_of
 from operad.flows.generation.names import missing_names
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.generation.plan import read_plan
@@ -79,14 +80,14 @@ class DesignEvaluator(Evaluator):
         base, *_ = request_of(call.job)
         contested = contested_in(judged)
         notes = _texts(judged, "notes")
-        known_issues = set(repair_graph(base, rules={}).lessons) if base.nodes else set[str]()
-        issues = [lesson for lesson in repair_graph(graph, rules={}).lessons if lesson not in known_issues]
+        known_issues = set(map(essence_of, repair_graph(base, rules={}).lessons)) if base.nodes else set[str]()
+        issues = [each for each in repair_graph(graph, rules={}).lessons if essence_of(each) not in known_issues]
         # nodes of an existing workflow that are out of order in its file stay there
         if any(lesson.startswith(ORDER) for lesson in known_issues):
             issues = [issue for issue in issues if not issue.startswith(ORDER)]
         offer = _offer(call.job)
-        known_issues |= set(offer.faults(base))
-        issues += [fault for fault in offer.faults(graph) if fault not in known_issues]
+        known_issues |= set(map(essence_of, offer.faults(base)))
+        issues += [fault for fault in offer.faults(graph) if essence_of(fault) not in known_issues]
         plan = fields_of(judged.outputs.get("plan"))
         read = read_plan(plan)
         known = {*offer.types, *offer.tools, *offer.models, *offer.knowledge, *base.by_id, *graph.by_id}
@@ -97,7 +98,16 @@ class DesignEvaluator(Evaluator):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds)
         not_tried = [*dry.not_tried, *([dry.skipped_reason] if dry.skipped_reason else [])]
-        run_issues = [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
+        run_issues = _run_findings(dry)
+        if run_issues and base.nodes:  # a node that the change left alone may have failed before
+            changes = difference(base, graph)
+            touched = {each.id for each in changes.added} | {each.node for each in changes.changed}
+            known_issues = set(map(essence_of, _run_findings(await dry_run(base, seconds=self._seconds))))
+            run_issues = [
+                finding
+                for finding, issue in zip(run_issues, dry.issues, strict=True)
+                if issue.where in touched or essence_of(finding) not in known_issues
+            ]
         if remaining := _uncontested(run_issues, contested):
             return _Assessment(2, remaining, notes, not_tried)
         asked_before, dropped = _texts(judged, "asked"), _texts(judged, "dropped_notes")
@@ -249,6 +259,11 @@ def _form(graph: NodeGraph, *, has_notes: bool) -> AnswerSchema:
     return AnswerSchema.unchecked({**object_schema(properties), "required": ["evaluation", "findings"]})
 
 
+def _run_findings(dry: DryRun) -> list[str]:
+    """Return the issues of a dry run as findings."""
+    return [f"[{issue.code}] {issue.where}: {issue.message}" for issue in dry.issues]
+
+
 def _uncontested(findings: Sequence[str], contested: Sequence[tuple[str, str]]) -> list[str]:
     """Return the findings except contested ones that may be mistaken."""
     return [
@@ -260,7 +275,7 @@ def _uncontested(findings: Sequence[str], contested: Sequence[tuple[str, str]]) 
 
 def _is_same_finding(first: str, second: str) -> bool:
     """Return whether two findings are the same; findings of a model about the same node need only be similar."""
-    first, second = _line(first), _line(second)
+    first, second = essence_of(first), essence_of(second)
     if first == second:
         return True
     places = first.partition(":")[0], second.partition(":")[0]

@@ -15,7 +15,7 @@ import json
 import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
 
@@ -43,12 +43,14 @@ from operad.flows.generation.mending import MendWorkflow
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer
 from operad.flows.generation.plan import (
+    CHANGE,
+    DRAFT,
     PLAN_KEYS,
     Plan,
     PlannedNode,
     changes,
-    draft_schema,
     normal_plan,
+    parsed,
     plan_schema,
     read_plan,
     unknown_neighbours,
@@ -59,10 +61,12 @@ from operad.flows.generation.stage import (
     EXAMPLE,
     MAX_TRIES,
     SEEN,
+    DesignRequest,
     Stage,
     keeps_to_schemas,
     request_of,
     task_of,
+    texts_in,
 )
 from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import FORMAT, Repaired, repair
@@ -157,19 +161,34 @@ class PlanWorkflow(Stage):
             told, agreed = list_of(seen.get("faults")), read_plan(seen)
             notes = list(agreed.notes)
             return self._message(call.job, prompts.planned(agreed), plan=seen, told=told, notes=notes, prompt={})
-        base = request_of(call.job).base
-        offer, asks = self._offer(call.job, base), call.job.inputs.get(ASKS) is True
-        parts, schema = self._prompt(call, offer, seen, asks=asks)
+        return await self._plan(call, seen)
+
+    async def _plan(self, call: OperatorCall, seen: Mapping[str, Any]) -> WorkflowMessage:
+        """Ask the model for a plan that changes an earlier one, if there is one."""
+        request = request_of(call.job)
+        base, asks = request.base, call.job.inputs.get(ASKS) is True
+        offer = self._offer(call.job, base)
+        one_call = keeps_to_schemas(call.reasoner) and not asks
+        prompt = partial(_plan_prompt, request, offer, _job_example_part(call.job), one_call, asks, seen)
+        parts, schema = prompt()
+        look: list[str] = []
         sizes = prompts.sizes(parts, schema)
         plan: dict[str, Any] = {}
         read, failure = Plan(), ""
 
+        async def answered(fault: str) -> dict[str, Any]:
+            nonlocal parts, schema, look
+            lessons = list(filter(None, (call.lesson, fault)))
+            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), lessons)
+            answer = await ask_object(call.reasoner, task, PLAN_KEYS)
+            if schema is not CHANGE or look or not (look := texts_in(parsed(answer.get("look")))):
+                return answer
+            parts, schema = prompt(look)
+            return await answered(fault)
+
         async def attempt(fault: str) -> None:
             nonlocal plan, read
-            lessons = list(filter(None, (call.lesson, fault)))
-            answer = await ask_object(
-                call.reasoner, task_of(call.job, parts, AnswerSchema.unchecked(schema), lessons), PLAN_KEYS
-            )
+            answer = await answered(fault)
             if words := words_of(answer):
                 raise UnfitError(f"the model answered without a plan, and said: {words}")
             plan = normal_plan(answer, base, offer.types) | ({"questions": answer.get("questions")} if asks else {})
@@ -186,8 +205,7 @@ class PlanWorkflow(Stage):
             failure = str(unfit)
         except AnswerError as error:
             failure = describe(error)
-        if not failure and not read.nodes and not base.nodes:
-            failure = "the model planned no workflow"
+        failure = failure or ("" if read.nodes or base.nodes else "the model planned no workflow")
         said: dict[str, Any] = {"notes": list(read.notes), "prompt": sizes}
         if failure and not changes(read):
             return self._message(call.job, failure, failure=failure, left_out=dict(read.left_out), **said)
@@ -195,21 +213,40 @@ class PlanWorkflow(Stage):
         # a plan with faults that the model does not mend is carried out as far as possible; it was told of them
         return self._message(call.job, prompts.planned(read), plan=plan, told=plan["faults"], **said)
 
-    def _prompt(
-        self, call: OperatorCall, offer: Offer, seen: Mapping[str, Any], *, asks: bool
-    ) -> tuple[Sequence[prompts.Part], Schema]:
-        """Return the prompt for a plan, with all parameters if they fit, and the schema of the answer."""
-        base, rounds, notes, titles = request_of(call.job)
-        noted, example = bool(base.nodes and notes), _job_example_part(call.job)
-        in_one_call = keeps_to_schemas(call.reasoner) and not asks
-        parts = prompts.to_draft(base, rounds, offer, example, notes, titles) if in_one_call else None
-        schema = draft_schema(base.by_id, noted=noted)
-        if parts is None:
-            parts = prompts.to_plan(base, rounds, offer, notes, titles)
-            schema = plan_schema(offer.types, list(base.by_id), noted=noted)
-        if asks:
-            parts, schema = to_ask(parts), with_questions(schema)
-        return [*parts, *([so_far(seen)] if seen else ())], schema
+
+def _plan_prompt(
+    request: DesignRequest,
+    offer: Offer,
+    example: prompts.Part,
+    one_call: bool,
+    asks: bool,
+    seen: Mapping[str, Any],
+    look: Collection[str] = (),
+) -> tuple[Sequence[prompts.Part], Schema]:
+    """Return the prompt for a plan, and the schema of the answer.
+
+    Args:
+        request: The request.
+        offer: Node types, parameters and services that may be used.
+        example: Part with a workflow made from another instruction.
+        one_call: True to ask for the parameters, too, if the prompt fits one call.
+        asks: True to ask for questions to the user.
+        seen: Earlier plan that the answer changes; empty for none.
+        look: Nodes and types to show in full.
+    """
+    base, rounds, notes, titles = request
+    parts = (
+        prompts.to_change(base, rounds, offer, notes, titles, look)
+        if base.nodes
+        else prompts.to_draft(rounds, offer, example)
+    )
+    schema: Schema = CHANGE if base.nodes else DRAFT
+    if not (one_call and prompts.in_one_call(parts)):
+        parts = prompts.to_plan(base, rounds, offer, notes, titles)
+        schema = plan_schema(offer.types, list(base.by_id), noted=bool(base.nodes and notes))
+    if asks:
+        parts, schema = to_ask(parts), with_questions(schema)
+    return [*parts, *([so_far(seen)] if seen else ())], schema
 
 
 class BuildWorkflow(Stage):

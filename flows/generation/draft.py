@@ -36,17 +36,13 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
     """
     checker = Checker(base, types)
     outputs: dict[str, list[str]] = {node_id: list(checker.outputs.get(node_id, {})) for node_id in base.by_id}
+    inner = {node_id: list(names) for node_id, names in checker.inner.items()}
     for node in plan.nodes:
         if node.change != "keep":
-            declared = [variable.name for variable in node.declares]
-            outputs[node.id] = declared if node.type in DECLARES else list(_outputs(node, types))
+            outputs[node.id], inner[node.id] = map(list, _variables(node, types))
     predecessors = _predecessors(plan, base)
     parents = {spec.id: spec.parent for spec in base.nodes}
     parents |= {node.id: node.inside for node in plan.nodes if node.inside or node.change == "add"}
-    inner_variables = {node.id: ["item", "index"] for node in plan.nodes if node.type == "iteration"}
-    inner_variables |= {
-        node_id: list(checker.inner.get(node_id, ())) or inner_variables.get(node_id, []) for node_id in base.by_id
-    }
     readable: dict[str, list[str]] = {}
     for node in plan.nodes:
         to_visit, seen = [node.id], {node.id}
@@ -55,16 +51,18 @@ def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType])
             current = to_visit.pop(0)
             container = parents.get(current, "")
             if container:
-                variables += [f"{container}.{name}" for name in inner_variables.get(container, [])]
+                variables += [f"{container}.{name}" for name in inner.get(container, [])]
             for source in [*predecessors.get(current, []), *([container] if container else [])]:
                 if source not in seen:
                     seen.add(source)
                     to_visit.append(source)
                     variables += [f"{source}.{name}" for name in outputs.get(source, []) if source != container]
-        if node.type == "iteration":  # its result is a variable of a node inside
+        if (
+            node.type in types and types[node.type].body_starts_with
+        ):  # its results and conditions are variables of nodes inside
             inside = [planned.id for planned in plan.nodes if planned.inside == node.id]
             inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
-            variables += [f"{inner}.{name}" for inner in dict.fromkeys(inside) for name in outputs.get(inner, [])]
+            variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in outputs.get(each, [])]
         readable[node.id] = list(dict.fromkeys(variables))
     return readable
 
@@ -83,10 +81,8 @@ def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -
     for node in plan.nodes:
         if node.change == "keep":
             continue
-        if node.type in DECLARES:
-            known |= {f"{node.id}.{variable.name}": variable.type for variable in node.declares}
-        else:
-            known |= {f"{node.id}.{name}": kind.value for name, kind in _outputs(node, types).items()}
+        for variables in _variables(node, types):
+            known |= {f"{node.id}.{name}": kind.value for name, kind in variables.items()}
     return {name: kind for name, kind in known.items() if kind != VariableType.ANY.value}
 
 
@@ -108,6 +104,7 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         and not types[spec.type].ports_text
         and not types[spec.type].ends
         and not _has_effect(spec)
+        and not (spec.id in checker.nodes and checker.nodes[spec.id].assigns)
         and checker.outputs.get(spec.id)
     ]
 
@@ -177,10 +174,10 @@ def drafted_graph(
     ]
     kept_ids = {spec.id for spec in kept}
     new = [_drafted_node(node, params, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
-    graph = NodeGraph([*kept, *_missing_starts([*kept, *new]), *new])
+    graph = NodeGraph([*kept, *_missing_starts([*kept, *new], types), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
     samples = {**base.samples, **plan.samples}
-    drafted = NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra, samples=samples)
+    drafted = NodeGraph(nodes, _edges(plan, base, nodes, types), base.name, base.extra, samples=samples)
     return edges_in_order(base, with_data_edges(drafted, types))
 
 
@@ -237,13 +234,19 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
     return graph if len(edges) == len(graph.edges) else replace(graph, edges=edges)
 
 
-def _outputs(node: PlannedNode, types: Mapping[str, NodeType]) -> Mapping[str, VariableType]:
-    """Return the outputs that nodes of a planned node's type have, by the example of the type."""
-    declared = types.get(node.type)
+def _variables(
+    node: PlannedNode, types: Mapping[str, NodeType]
+) -> tuple[Mapping[str, VariableType], Mapping[str, VariableType]]:
+    """Return a planned node's outputs and its variables for nodes inside, by what it declares or its type's example."""
+    node_type, key = types.get(node.type), DECLARES.get(node.type)
+    if node_type is None:
+        return {}, {}
+    declared = {key: [{"description": "", **variable._asdict()} for variable in node.declares]} if key else {}
     try:
-        return {} if declared is None else declared(node.id, declared.example).outputs(lambda _: VariableType.ANY)
-    except InvalidError:  # the example of the type is incomplete
-        return {}
+        made = node_type(node.id, {**node_type.example, **params_of(node_type, declared)})
+    except InvalidError:  # the example of the type is incomplete, or nothing valid is declared
+        return {}, {}
+    return made.outputs(lambda _: VariableType.ANY), made.inside(lambda _: VariableType.ANY)
 
 
 def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
@@ -316,18 +319,27 @@ def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType
     return base, faults
 
 
-def _missing_starts(nodes: Sequence[NodeSpec]) -> Iterator[NodeSpec]:
-    """Yield a start node for each iteration that has none."""
+def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> Iterator[NodeSpec]:
+    """Yield a start node for each container that has none."""
+    ids = {node.id for node in nodes}
     for node in nodes:
-        if node.type == "iteration" and not any(
-            other.parent == node.id and other.type == "iteration-start" for other in nodes
-        ):
-            yield NodeSpec(f"{node.id}-1" if f"{node.id}-1" not in {other.id for other in nodes} else f"{node.id}-0",
-                           "iteration-start", {}, node.id)  # fmt: skip
+        if (start := _start_type(node, types)) and not _start_of(node, nodes, types):
+            yield NodeSpec(f"{node.id}-1" if f"{node.id}-1" not in ids else f"{node.id}-0", start, {}, node.id)
 
 
-def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]:
-    """Return the planned edges, the existing edges that the plan keeps, and edges from the starts of iterations."""
+def _start_type(node: NodeSpec, types: Mapping[str, NodeType]) -> str:
+    """Return the type of the first node inside a node; empty if no nodes run inside it."""
+    return types[node.type].body_starts_with if node.type in types else ""
+
+
+def _start_of(node: NodeSpec, nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> NodeSpec | None:
+    """Return the first node inside a container."""
+    start = _start_type(node, types)
+    return next((other for other in nodes if start and other.parent == node.id and other.type == start), None)
+
+
+def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> list[Edge]:
+    """Return the planned edges, the existing edges that the plan keeps, and edges from the starts of containers."""
     by_id = {node.id: node for node in nodes}
     planned_predecessors = {
         node.id: node.predecessors for node in plan.nodes if node.predecessors or node.change == "add"
@@ -351,7 +363,7 @@ def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec]) -> list[Edge]
         )
         edges += [Edge(predecessor.node, target, predecessor.port) for predecessor in new]
     for node in nodes:
-        start = next((other for other in nodes if other.parent == node.id and other.type == "iteration-start"), None)
+        start = _start_of(node, nodes, types)
         inside = [other for other in nodes if other.parent == node.id and other is not start]
         first_nodes = [inner for inner in inside if not any(edge.target == inner.id for edge in edges)]
         edges += [Edge(start.id, first_node.id) for first_node in first_nodes if start is not None]

@@ -57,11 +57,18 @@ def params_of(node_type: NodeType, drafted: Mapping[str, Any], nodes: Collection
     """
     hints = get_type_hints(node_type.params_type, include_extras=True)
     fields = node_type.params_type.model_fields
+    drafted = {_known_name(name, fields, drafted): value for name, value in drafted.items()}
     declared = {
         name: _declared_value(hints[name], value, nodes) if name in hints else value for name, value in drafted.items()
     }
     return {name: value for name, value in declared.items() if value is not None or name not in fields
             or fields[name].is_required()}  # fmt: skip
+
+
+def _known_name(name: str, fields: Collection[str], given: Collection[str]) -> str:
+    """Return the parameter that a name means which has more words, such as ``loop_variables`` for ``variables``."""
+    longer = [each for each in fields if f"_{each}_" in f"_{name}_" and each not in given]
+    return longer[0] if name not in fields and len(longer) == 1 else name
 
 
 def drafted(node_type: NodeType, params: Mapping[str, Any]) -> dict[str, Any]:
@@ -199,8 +206,11 @@ def _declared_record(
     optional = {*annotation._field_defaults, *(name for name, hint in fields.items() if type(None) in get_args(hint))}
     if not given.keys() >= fields.keys() - optional:
         return given
-    listed = [_declared_value(hint, given.get(name), nodes) for name, hint in fields.items()]
-    while listed and listed[-1] is None and _has_default(annotation, len(listed) - 1):
+    defaults = annotation._field_defaults
+    listed = [_declared_value(hint, given.get(name, defaults.get(name)), nodes) for name, hint in fields.items()]
+    while (
+        listed and given.get(annotation._fields[len(listed) - 1]) is None and _has_default(annotation, len(listed) - 1)
+    ):
         listed.pop()
     return listed
 

@@ -256,7 +256,8 @@ class MendWorkflow(Stage):
         types = offer.types
         findings = list(found[: prompts.MOST_FINDINGS])
         named_ids = nodes_in(findings, before)
-        allowed = None if allowed is None else {*allowed, *named_ids, *(before.by_id.keys() - base.by_id.keys())}
+        to_change = nodes_in(list(map(essence_of, findings)), before)  # not the nodes that are only proposed
+        allowed = None if allowed is None else {*allowed, *to_change, *(before.by_id.keys() - base.by_id.keys())}
         parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=request_of(call.job).titles)
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
@@ -335,6 +336,17 @@ def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple
         for number, reason in pairs
         if number.isdecimal() and 0 < int(number) <= len(findings) and findings[int(number) - 1].startswith(CONTESTABLE)
     ]
+
+
+_CHANGING = re.compile(
+    r"\s*(?:; (?:there are|it has)\b|\(did you mean |; did you mean |\(on port |it has: ).*", re.DOTALL
+)
+"""Pattern of the end of a finding that depends on other nodes: what there is instead, and the branch of a dry run."""
+
+
+def essence_of(finding: str) -> str:
+    """Return a finding without what depends on other nodes, by which a finding is known in later rounds."""
+    return " ".join(_CHANGING.sub("", finding).split())
 
 
 def contested_in(message: WorkflowMessage) -> list[tuple[str, str]]:

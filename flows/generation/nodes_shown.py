@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any, cast
 
 from operad.flows.catalogue import NodeType
+from operad.flows.check import Checker
 from operad.flows.edit.operation import inside_of, node_of
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted
+from operad.flows.generation.plan import DECLARES
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
 from operad.runtime.values.text import cut, fence
 
 EXCERPTS = 3_000
 """Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""
+
+SMALL = 1_600
+"""Maximum number of characters of a workflow that a change shows whole; of a larger one, long texts are cut."""
+
+CUT = "[… cut]"
+"""Mark of a text that is longer."""
 
 
 def whole(graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -30,6 +38,42 @@ def whole(graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, 
         titles: Titles that people gave to nodes, by id.
     """
     return skeleton(graph, types, None, titles)
+
+
+def excerpt(
+    graph: NodeGraph,
+    types: Mapping[str, NodeType],
+    titles: Mapping[str, str] = MappingProxyType({}),
+    look: Collection[str] = (),
+) -> str:
+    """Return a line for each node of a workflow, also with its outputs; of a large workflow, long texts are cut.
+
+    Args:
+        graph: The workflow.
+        types: Node types by name.
+        titles: Titles that people gave to nodes, by id.
+        look: Ids of nodes whose texts are not cut.
+    """
+    outputs = Checker(graph, types).outputs
+
+    def outputs_and_params(spec: NodeSpec, longest: int | None) -> str:
+        reports = types[spec.type].reports if spec.type in types else ()
+        names = [] if spec.type in DECLARES else [name for name in outputs.get(spec.id, ()) if name not in reports]
+        params = plain(_drafted_params(spec, types))
+        shown = params if longest is None or spec.id in look else _with_short_texts(params, longest, _marked)
+        return f"{' → ' * bool(names)}{', '.join(names)}: {compact(shown)}"
+
+    text = ""
+    for longest in (None, 240, 120, 60, 30):
+        text = _lines(graph, types, titles, lambda spec, longest=longest: outputs_and_params(spec, longest))
+        if len(text) <= SMALL:
+            break
+    return text
+
+
+def _marked(text: str, longest: int) -> str:
+    """Return a text, cut if it is longer by more than the mark of a cut."""
+    return text if len(text) <= longest + len(CUT) else f"{text[:longest]}{CUT}"
 
 
 def skeleton(
@@ -47,32 +91,36 @@ def skeleton(
         titles: Titles that people gave to nodes, by id.
     """
     most = None if most is None else min(most, EXCERPTS // max(len(graph.nodes), 1))
+
+    def params(spec: NodeSpec) -> str:
+        text = compact(_drafted_params(spec, types))
+        return f": {text if most is None or len(text) <= most else text[:most] + CUT}"
+
+    return _lines(graph, types, titles, params)
+
+
+def _lines(
+    graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, str], rest: Callable[[NodeSpec], str]
+) -> str:
+    """Return a line for each node: id, type, title, container, predecessors, and the rest."""
     predecessors: dict[str, list[str]] = {}
     branching = _branching(graph, types)
     for edge in graph.edges:
         source = f"{edge.source}:{edge.port}" if edge.source in branching else edge.source
         predecessors.setdefault(edge.target, []).append(source)
-    return "\n".join(
-        _line(node, predecessors.get(node.id, []), most, types, titles.get(node.id, "")) for node in graph.nodes
-    )
+    lines: list[str] = []
+    for spec in graph.nodes:
+        title = f" {compact(titles[spec.id])}" if titles.get(spec.id) else ""
+        inside = f" inside {spec.parent}" if spec.parent else ""
+        after = f" after {', '.join(predecessors[spec.id])}" if spec.id in predecessors else ""
+        lines.append(f"{spec.id} {spec.type}{title}{inside}{after}{rest(spec)}")
+    return "\n".join(lines)
 
 
 def _branching(graph: NodeGraph, types: Mapping[str, NodeType]) -> set[str]:
     """Return the ids of the nodes with several ports, at least as far as edges leave them."""
     used = {edge.source for edge in graph.edges if edge.port}
     return used | {spec.id for spec in graph.nodes if (node := node_of(spec, types)) and len(node.ports) > 1}
-
-
-def _line(
-    node: NodeSpec, predecessors: Sequence[str], most: int | None, types: Mapping[str, NodeType], title: str
-) -> str:
-    """Return the line of a node in a skeleton."""
-    shown_predecessors = f" after {', '.join(predecessors)}" if predecessors else ""
-    inside = f" inside {node.parent}" if node.parent else ""
-    params = compact(_drafted_params(node, types))
-    shown = params if most is None or len(params) <= most else f"{params[:most]}[… cut]"
-    shown_title = f" {compact(title)}" if title else ""
-    return f"{node.id} {node.type}{shown_title}{inside}{shown_predecessors}: {shown}"
 
 
 def _drafted_params(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
@@ -128,7 +176,7 @@ def concerned(
         return fence(text)
     for longest in (1_600, 800, 400, 200, 100):
         if len(fence(text)) > most:
-            text = compact({"nodes": _with_short_texts(plain(nodes), longest), "edges": edges})
+            text = compact({"nodes": _with_short_texts(plain(nodes), longest, cut), "edges": edges})
     return fence(text if len(fence(text)) <= most else cut(text, max(most - _FENCE_CHARACTERS, 0)))
 
 
@@ -136,15 +184,15 @@ _FENCE_CHARACTERS = 60
 """Number of characters that the fences and the mark of a cut take."""
 
 
-def _with_short_texts(value: Any, longest: int) -> Any:
+def _with_short_texts(value: Any, longest: int, cut: Callable[[str, int], str]) -> Any:
     """Return a JSON value with every text cut to a length."""
     match value:
         case str():
             return cut(value, longest)
         case list():
-            return [_with_short_texts(each, longest) for each in cast("list[Any]", value)]
+            return [_with_short_texts(each, longest, cut) for each in cast("list[Any]", value)]
         case dict():
-            return {key: _with_short_texts(each, longest) for key, each in cast("dict[str, Any]", value).items()}
+            return {key: _with_short_texts(each, longest, cut) for key, each in cast("dict[str, Any]", value).items()}
         case _:
             return value
 

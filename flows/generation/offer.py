@@ -23,7 +23,7 @@ from operad.runtime.values.errors import did_you_mean
 RICH_FORMATS = frozenset({"operad", "dify"})
 """Formats that hold requests with method and body, questions to people, optional inputs and rules for failures."""
 
-RICH_TYPES = ("request", "human-input")
+RICH_TYPES = ("request", "human-input", "loop", "loop-start", "assigner")
 RICH_PARAMS = frozenset({"start.defaults", "request.body", "request.authorization", "failure"})
 
 SERVICES_CHARACTERS = 2_400

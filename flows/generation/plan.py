@@ -19,8 +19,14 @@ from operad.runtime.values.schema_check import Schema
 
 Change = Literal["keep", "update", "add"]
 
-DECLARES = ("start", "code", "parameter-extractor")
-"""Types whose nodes declare their own variables, which a plan therefore names."""
+DECLARES: Mapping[str, str] = {
+    "start": "variables",
+    "code": "outputs",
+    "parameter-extractor": "parameters",
+    "loop": "variables",
+    "sub-workflow": "outputs",
+}
+"""Types whose nodes declare their own variables, which a plan therefore names, each with the parameter for them."""
 
 MOST_NODES = 100
 """Maximum number of nodes in a plan."""
@@ -37,7 +43,7 @@ _SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved"
 """What a plan says beside its nodes, as objects; the rules of the prompt describe them."""
 
 
-PLAN_KEYS = ("nodes", "drop", "notes", *_SAID)
+PLAN_KEYS = ("nodes", "drop", "notes", "look", *_SAID)
 """Keys of which a plan has at least one."""
 
 
@@ -83,7 +89,7 @@ class PlannedNode:
         type: Node type.
         change: ``keep`` to leave the node as it is, ``update`` to change it, ``add`` for a new node.
         purpose: Purpose of the node in one line.
-        inside: Id of the iteration that contains the node; empty for none.
+        inside: Id of the container of the node, such as an iteration; empty for none.
         predecessors: Direct predecessors; empty for an existing node to keep its edges.
         declares: Variables that the node declares, for the types of `DECLARES`.
         params: Parameters in drafted form; None if they are not written yet.
@@ -169,28 +175,31 @@ def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted:
     return object_schema(properties, ["reasoning", "nodes"])
 
 
-def draft_schema(there: Collection[str], *, noted: bool = False) -> Schema:
-    """Return the JSON Schema of a plan with parameters, in short form, as endpoints count its tokens.
-
-    Args:
-        there: Ids of the existing nodes.
-        noted: True if there are earlier notes.
-    """
-    node: dict[str, Schema] = {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT}
-    if there:
-        node["replace"] = _list_schema({"param": _TEXT, "old": _TEXT, "new": _TEXT}, ["param", "old", "new"])
-    return {
-        "type": "object",
-        "properties": {
-            "reasoning": {**_TEXT, "description": "In short"},
-            "nodes": _list_schema(node, ["id"] if there else ["id", "type", "after"]),
-            "drop": _TEXTS,
-            "notes": _TEXTS,
-            **_SAID,
-            **({"outdated": _NUMBERS} if noted else {}),
+DRAFT: Schema = {
+    "type": "object",
+    "properties": {
+        "reasoning": {**_TEXT, "description": "In short"},
+        "nodes": {
+            "type": "array",
+            "items": {
+                "type": "object",
+                "properties": {"id": _TEXT, "type": _TEXT, "inside": _TEXT, "after": _TEXTS, "params": _OBJECT},
+                "required": ["id", "type", "after"],
+            },
         },
-        "required": ["reasoning", "nodes"],
-    }
+        "drop": _TEXTS,
+    },
+    "required": ["reasoning", "nodes"],
+    "additionalProperties": True,
+}
+"""JSON Schema of a plan of a new workflow with parameters, in short, as endpoints count its tokens; rules have the rest."""
+
+CHANGE: Schema = {
+    "type": "object",
+    "properties": {"nodes": {"type": "array"}, "drop": {"type": "array"}},
+    "additionalProperties": True,
+}
+"""JSON Schema of a plan of a change with parameters, whose form stands in the rules, as that is shorter."""
 
 
 def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, Any]:
@@ -213,6 +222,9 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
         faults.append(f"[plan] workflow: the plan has {len(listed):,} nodes, of which {MOST_NODES} are read")
     drop = _ids(answer.get("drop"))
     faults += [f"[plan] {each}: is to be dropped, and there is no such node" for each in drop if each not in base.by_id]
+    planned = {str(each.get("id")) for each in listed}
+    contents = [each.id for each in base.nodes if not {*base.around(each.id)}.isdisjoint(drop)]
+    drop += [each for each in contents if each not in (*drop, *planned)]
     there = {node_id: spec for node_id, spec in base.by_id.items() if node_id not in drop}
     nodes: dict[str, dict[str, Any]] = {}
     for each in listed[:MOST_NODES]:
@@ -361,8 +373,7 @@ def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> Afte
 
 def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     """Return the variables that the parameters of a node declare."""
-    key = {"start": "variables", "code": "outputs", "parameter-extractor": "parameters"}.get(node_type, "")
-    listed = each_of(fields_of(params).get(key))
+    listed = each_of(fields_of(params).get(DECLARES.get(node_type, "")))
     return tuple(
         Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
     )
@@ -393,14 +404,6 @@ def nodes_before(plan: Plan, base: NodeGraph, ids: Collection[str]) -> list[str]
     planned_ids = [predecessor.node for node in plan.nodes if node.id in ids for predecessor in node.predecessors]
     existing_ids = [edge.source for edge in base.edges if edge.target in ids]
     return [node_id for node_id in dict.fromkeys([*planned_ids, *existing_ids]) if node_id not in ids]
-
-
-def _list_schema(properties: Mapping[str, Schema], required: Collection[str]) -> Schema:
-    """Return the schema of a list of objects."""
-    return {
-        "type": "array",
-        "items": {"type": "object", "properties": dict(properties), "required": list(required)},
-    }
 
 
 def object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:

@@ -20,9 +20,8 @@ from operad.flows.catalogue import NodeType, fields_for_generation, table
 from operad.flows.edit.batch import OPERATIONS
 from operad.flows.edit.difference import difference
 from operad.flows.edit.short import usage
-from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.drafting import drafted, places
-from operad.flows.generation.nodes_shown import compact, concerned, nodes_now, skeleton, whole
+from operad.flows.generation.nodes_shown import compact, concerned, excerpt, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
@@ -38,10 +37,22 @@ NOTATION = "Node types: name(parameters) → outputs; ports. Hints"
 """Title of a list of signatures."""
 
 EVERYWHERE = "failure"
-"""Parameter that every type has, which is described once, after all signatures."""
+"""Parameter that every type has."""
+
+SHARED = (EVERYWHERE, "model_name")
+"""Advanced parameters of several types, which are described once, after all types."""
 
 SHORT: Mapping[Any, str] = {Selector: "var", Text: "text", bool: "bool", int: "number", float: "number"}
 """Names of types in signatures; other types, such as plain texts, have no name."""
+
+RARE = ("list-operator", "echarts")
+"""Types that a first draft is given in short, because their signatures are long and few workflows use them."""
+
+LONGEST_BRIEF = 64
+"""Maximum number of characters of a type in the list for changes, without hints; of longer ones, only the name stands."""
+
+ALWAYS_BRIEF = ("human-input", "markdown-exporter")
+"""Types that the list for changes shows with their parameters although they are longer, as many changes add them."""
 
 
 def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
@@ -54,13 +65,8 @@ def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Coll
         names: Names of the types to show; unknown names and the starts of containers are ignored.
         params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
     """
-    inner = inner_types(types)
-    shown = [types[name] for name in dict.fromkeys(names) if name in types and name not in inner]
-    lines = [signature(node_type, params) for node_type in shown]
-    if shown and EVERYWHERE in params:
-        field = shown[0].params_type.model_fields[EVERYWHERE]
-        lines.append(f"Every type also has {EVERYWHERE}?: {field.description}")
-    return "\n".join(lines)
+    shown = [types[name] for name in dict.fromkeys(names) if name in plannable(types)]
+    return "\n".join([*(signature(node_type, params) for node_type in shown), *_shared_params(shown, params)])
 
 
 def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
@@ -71,17 +77,18 @@ def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
         params: Advanced parameters to show, as ``type.parameter``.
     """
     fields = {name: each for name, each in fields_for_generation(node_type, params).items() if name != EVERYWHERE}
-    shown_params = _params(node_type, fields)
     outputs = "" if node_type.gives.startswith("nothing") else f" → {node_type.gives}"
     ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     hint = _hint(node_type)
     advanced = [
         f"{name}: {field.description}"
         for name, field in fields.items()
-        if ADVANCED in field.metadata and not re.search(rf"\b{name}\b", hint)  # unless the hint describes the parameter
+        if ADVANCED in field.metadata
+        and name not in SHARED
+        and not re.search(rf"\b{name}\b", hint)  # unless the hint describes the parameter
     ]
     notes = " ".join(filter(None, [hint, *advanced]))
-    return f"{node_type.type}({shown_params}){outputs}{ports}" + (f". {notes}" if notes else "")
+    return f"{node_type.type}({_params(node_type, fields)}){outputs}{ports}" + (f". {notes}" if notes else "")
 
 
 def short(node_type: NodeType) -> str:
@@ -94,6 +101,31 @@ def short(node_type: NodeType) -> str:
     outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
     ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
     return f"{node_type.type}{shown_params}{outputs}{ports}"
+
+
+def names_of(types: Mapping[str, NodeType]) -> str:
+    """Return the types that a change may add, in a few lines: parameters of short ones, and the names of the others.
+
+    Args:
+        types: Node types by name.
+    """
+    lines = {name: _without_hints(types[name]) for name in plannable(types) if name not in ("start", "end")}
+    others = [
+        name
+        for name, line in lines.items()
+        if name in RARE or name in SERVED or (len(line) > LONGEST_BRIEF and name not in ALWAYS_BRIEF)
+    ]
+    brief = [line for name, line in lines.items() if name not in others]
+    return "\n".join([*brief, ", ".join([*others, f"{EVERYWHERE} (of every type)"])])
+
+
+def _without_hints(node_type: NodeType) -> str:
+    """Return a node type with its parameters, its output if there is one, and its ports, in one line."""
+    names = _OUTPUT_DETAILS.sub("", node_type.gives).split()
+    output = f" → {names[0]}" if len(names) in (1, 2) else ""
+    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
+    shown_params = _params(node_type, fields_for_generation(node_type)).replace(": text", "")
+    return f"{node_type.type}({shown_params}){output}{ports}"
 
 
 _OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
@@ -109,9 +141,10 @@ def _params(node_type: NodeType, fields: Mapping[str, FieldInfo]) -> str:
     )
 
 
-def inner_types(types: Mapping[str, NodeType]) -> set[str]:
-    """Return the types that begin the body of a container, which models do not plan."""
-    return {node_type.body_starts_with for node_type in types.values()} - {""}
+def plannable(types: Mapping[str, NodeType]) -> list[str]:
+    """Return the names of the types that models plan: all except those that begin the body of a container."""
+    starts = {node_type.body_starts_with for node_type in types.values()}
+    return [name for name in types if name not in starts]
 
 
 def _hint(node_type: NodeType) -> str:
@@ -153,7 +186,8 @@ def _type_name(annotation: Any) -> str:
     if origin in (Union, python_types.UnionType):
         if len(_without_none(arguments)) == 1:
             return _type_name(_without_none(arguments)[0])
-        return "|".join(dict.fromkeys(_type_name(argument) or "text" for argument in _without_none(arguments)))
+        names = dict.fromkeys(_type_name(argument) or "text" for argument in _without_none(arguments))
+        return "|".join(name for name in names if name != "var" or "text" not in names)  # a text can be a variable
     if origin is Literal:
         return "|".join(map(str, arguments))
     if origin in (list, Sequence, typing.Sequence):
@@ -167,57 +201,6 @@ def _without_none(kinds: Sequence[Any]) -> Sequence[Any]:
     return [kind for kind in kinds if kind is not type(None)]
 
 
-# Node types and parameters that the words of a request suggest, which its prompt describes in full.
-#
-# The words determine only how long the description of a type is; other types are offered by name.
-
-_FILES = r"\b(?:docx?|word (?:file|doc\w*)|pdfs?|pptx?|powerpoint|slides?|xlsx?|excel|spreadsheets?|files?|documents?|attachments?)\b|文件|文档|附件|表格|幻灯片"
-
-WORDS: Mapping[str, str] = {
-    "question-classifier": r"\b(?:class\w*|categor\w*|sort(?:s|ed|ing)? (?:\w+ ){0,4}into|route[sd]?|routing|intent|topic)\b|分类|归类|类别|意图|分流",
-    "code": r"\b(?:code|comput\w*|calculat\w*|count\w*|number of|how many|sums?|totals?|average|percent\w*|duplicates?|dedup\w*|exact\w*|sort(?:s|ed|ing)?|random\w*|dates?|json|regex\w*|limit\w*|word count)\b"
-    r"|代码|计算|统计|数量|字数|总和|合计|平均|去重|排序|百分|随机|日期",
-    "document-extractor": rf"\b(?:upload\w*|resumes?|papers?)\b|{_FILES}|上传|简历|论文",
-    "if-else": r"\b(?:if|when|whenever|unless|otherwise|else|whether|(?:more|less|longer|shorter|fewer|greater|higher|lower) than|at (?:least|most)|above|below|over|under|exceed\w*|empty|depend\w*|only for|in case)\b"
-    r"|如果|若|当|否则|不然|超过|超出|大于|小于|多于|少于|高于|低于|不足|至少|至多|为空|是否|时(?:才|就)|只有|[的时]话",
-    "list-operator": r"\b(?:first|last|top|filter\w*|limit\w*|sort(?:s|ed|ing)?|order(?:s|ed)? by)\b|前\w个|前几|第一|最后一|筛选|过滤|排序",
-    "parameter-extractor": r"\b(?:extract\w*|fields?|pick out|pull out|read out|parse[sd]?|structured)\b|提取|抽取|字段|识别出|解析",
-    "template-transform": r"\b(?:templates?|jinja\w*|fill in|placeholders?|lay ?out|concat\w*|join(?:s|ed)?|put together|combin\w*)\b|模板|拼接|合并|套用|格式",
-    "variable-aggregator": r"\b(?:if|unless|otherwise|when|either|branch\w*|class\w*|categor\w*|merg\w*|approv\w*)\b|如果|若|否则|分支|分类|合并|批准|审核",
-    "iteration": r"\b(?:each|every|per|one by one|items?|lists?|loop\w*|several|multiple)\b|每|逐|各|分别|列表|循环|多个|多份",
-    "tts": r"\b(?:audio|voices?|speech|spoken|speak\w*|read (?:it |them |this |that )?(?:aloud|out)|aloud|listen|podcasts?|mp3|narrat\w*)\b|语音|朗读|音频|配音|播报|念|读出",
-    "text2image": r"\b(?:images?|pictures?|illustrat\w*|covers?|draw\w*|posters?|photos?|logos?|paint\w*|banners?)\b|图片|图像|配图|封面|海报|插画|插图|画|图",
-    "mermaid-converter": r"\b(?:diagrams?|flow ?charts?|mermaid|mind ?maps?|gantt|timelines?)\b|流程图|思维导图|脑图|示意图|时序图|甘特图",
-    "markdown-exporter": rf"{_FILES}|\b(?:export\w*|download\w*|html|markdown)\b|导出|下载",
-    "google-search": r"\b(?:search\w*|google|web|internet|online|news|latest|look\w* up|up.to.date|research\w*)\b|搜索|搜一|检索|网上|上网|联网|新闻|最新|查一|查询|查找",
-    "echarts": r"\b(?:charts?|graphs?|plots?|bars?|pie|histograms?)\b|图表|柱状|柱形|饼图|折线|曲线|条形图",
-    "request": r"\b(?:https?|urls?|apis?|post(?:s|ed|ing)?|webhooks?|endpoints?|send\w*|fetch\w*|slack|teams|e-?mail (?:it|me|them)|server|website)\b|接口|请求|发送|推送|发到|发给|网址|链接|调用|抓取|网页",
-    "http-request": r"\b(?:https?|urls?|apis?|fetch\w*|server|website)\b|接口|请求|网址|链接|调用|抓取|网页",
-    "human-input": r"\b(?:approv\w*|confirm\w*|sign off|let (?:me|us|them)|ask (?:me|us|the)|humans?|person|people|manager|review(?:s|ed)? (?:it|them|by)|by hand|manual\w*|check it)\b"
-    r"|批准|审批|确认|审核|人工|同意|问我|问一下|过目|把关|让我",
-    "agent": r"\b(?:agents?|on its own|autonomous\w*)\b|智能体|代理|自主",
-    "failure": r"\b(?:retr(?:y|ies|ied)|fail\w*|errors?|fall ?back|goes wrong|unavailable|timeouts?)\b|失败|重试|出错|错误|异常|超时|不可用",
-}  # fmt: skip
-"""Pattern of English and Chinese words of a request, by the node type or parameter that they suggest."""
-
-_ALWAYS = ("tool", "knowledge-retrieval")
-"""Types that are offered only if services are configured for them, and are then always described."""
-
-
-def likely(text: str, names: Iterable[str]) -> list[str]:
-    """Return the names of node types, or of parameters that all types have, that a text suggests.
-
-        assert likely("Read it aloud if it is long.", ["tts", "if-else", "echarts"]) == ["tts", "if-else"]
-
-    Args:
-        text: The request.
-        names: Names to choose from; their order is kept.
-    """
-    return [
-        name for name in names if name in _ALWAYS or (name in WORDS and re.search(WORDS[name], text, re.IGNORECASE))
-    ]
-
-
 # Cards of node types for models: parameters, limits, allowed values and an example in drafted form.
 
 _DECLARED = re.compile(r"\[(\w+), id of [\w ]+\]")
@@ -225,9 +208,6 @@ _DECLARED = re.compile(r"\[(\w+), id of [\w ]+\]")
 
 _NOTATION = re.compile(r"[;.,]? [Vv]ariables as \{\{#id\.variable#\}\}\.?$")
 """Pattern of the notation of variables, which the rules of the prompt state once."""
-
-SHARED = ("failure", "model_name")
-"""Advanced parameters of several types, which are described once, after all cards."""
 
 
 def cards(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
@@ -325,16 +305,18 @@ LONGEST_FINDING = 600
 LONGEST_REASONS, LONGEST_NOTES = 1_200, 1_200
 """Maximum number of characters of a plan's reasons, and of notes, in a prompt; a cut is marked."""
 
-LONGEST_NOTE = 300
-"""Maximum number of characters of a note in a prompt; a cut is marked."""
+LONGEST_NOTE, SHORT_NOTE = 300, 100
+"""Maximum number of characters of a note in a prompt, and in that of a change; a cut is marked."""
 
 NEAR_VARIABLES, FAR_VARIABLES = 12, 4
 """Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
 The schema of the answer contains all variables."""
 
-ALWAYS_SHOWN = ("llm",)
-"""Types to describe for every change, beside the types of the workflow and those that the instruction suggests; other
-types are listed in short."""
+OUTSIDE = frozenset({"request", "tool"})
+"""Types that reach other systems, whose plans say what they may change there and how these answer."""
+
+SERVED = frozenset({"tool", "agent", "knowledge-retrieval", "sub-workflow"})
+"""Types that name configured services."""
 
 OTHERS = "Types in short"
 
@@ -416,47 +398,79 @@ def sizes(parts: Iterable[Part], schema: Schema | None = None) -> dict[str, int]
     return {title: -(-len(text) // CHARACTERS_A_TOKEN) for title, text in texts.items()}
 
 
-def to_draft(
+def to_draft(rounds: Sequence[str], offer: Offer, example: Part) -> Sequence[Part]:
+    """Return the prompt for the plan of a new workflow with its parameters.
+
+    Args:
+        rounds: The instructions, the latest last.
+        offer: Node types, parameters and services that may be used.
+        example: Part with a workflow made from another instruction; an empty part for none.
+    """
+    rare = [name for name in RARE if name in offer.types]
+    parts = [
+        Part("Rules", "\n".join([text("draft"), *_rules_of(offer.types)]), keep=True),
+        Part(
+            NOTATION,
+            signatures(offer.types, [name for name in offer.types if name not in rare], offer.params),
+            keep=True,
+            fixed=True,
+        ),
+        Part(OTHERS, "\n".join(short(offer.types[name]) for name in rare), keep=True, fixed=True),
+        Part(SERVICES, offer.services(), keep=True, data=True),
+        Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
+        example,
+    ]
+    return [part for part in parts if part.text]
+
+
+def to_change(
     base: NodeGraph,
     rounds: Sequence[str],
     offer: Offer,
-    example: Part,
     notes: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
-) -> Sequence[Part] | None:
-    """Return the prompt for a plan with all parameters, in one call; None if it does not fit the budget.
+    look: Collection[str] = (),
+) -> Sequence[Part]:
+    """Return the prompt for a change of a workflow. Its beginning is the same for every workflow.
 
     Args:
         base: The existing workflow.
         rounds: The instructions, the latest last.
         offer: Node types, parameters and services that may be used.
-        example: Part with a workflow made from another instruction; an empty part for none.
         notes: Earlier notes to the user.
         titles: Titles that people gave to nodes, by id.
+        look: Ids of nodes, names of node types, and ``requests`` for earlier ones, that the model asked to see whole.
     """
-    used_types = {spec.type for spec in base.nodes}
-    described = {*used_types, *ALWAYS_SHOWN, *likely(rounds[-1], offer.types)}
-    shown_types = [name for name in offer.types if not used_types or name in described]
-    others = [name for name in offer.types if name not in (*shown_types, *inner_types(offer.types))]
-    uses_everywhere = any(EVERYWHERE in fields_of(spec.params) for spec in base.nodes)
-    params = (
-        offer.params
-        if not used_types or uses_everywhere or likely(rounds[-1], [EVERYWHERE])
-        else offer.params - {EVERYWHERE}
-    )
-    rules = [text("change" if used_types else "draft"), text("inside") if "iteration" in shown_types else ""]
+    wanted = {name: offer.types[name] for name in offer.types if name in look}
+    params = offer.params if EVERYWHERE in look else offer.params - {EVERYWHERE}
     parts = [
-        Part("Rules", "\n".join(filter(None, rules)), keep=True),
-        Part(NOTATION, signatures(offer.types, shown_types, params), keep=True, fixed=True),
-        Part(OTHERS, "\n".join(short(offer.types[name]) for name in others), keep=True, fixed=True),
-        Part(SERVICES, offer.services(), keep=True, data=True),
-        Part("The workflow", whole(base, offer.types, titles), keep=True, data=True),
-        Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
-        Part(NOTED, numbered(notes), keep=True, data=True),
-        example,
+        Part("Rules", text("change"), keep=True),
+        Part("Node types", names_of(offer.types), keep=True, fixed=True),
+        Part("The workflow", excerpt(base, offer.types, titles, look), keep=True, data=True),
+        Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
+        Part(
+            f"{NOTED} (`outdated`: numbers of those that no longer hold)",
+            numbered(notes, SHORT_NOTE),
+            keep=True,
+            data=True,
+        ),
+        Part(NOTATION, "\n".join(filter(None, [signatures(wanted, wanted, params), *_rules_of(wanted)])), keep=True),
+        Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
     ]
-    filled_parts = [part for part in parts if part.text]
-    return filled_parts if sum(len(part.text) for part in filled_parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS else None
+    return [part for part in parts if part.text]
+
+
+def in_one_call(parts: Sequence[Part]) -> bool:
+    """Return whether the prompt for a plan with parameters fits the budget."""
+    return sum(len(part.text) for part in parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS
+
+
+def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
+    """Yield the rules that only some types need."""
+    if any(node_type.body_starts_with for node_type in types.values()):
+        yield text("inside")
+    if OUTSIDE & types.keys():
+        yield text("outside")
 
 
 def to_plan(
@@ -637,11 +651,11 @@ def listed(texts: Iterable[str]) -> str:
     return "\n".join(f"- {each}" for each in texts)
 
 
-def numbered(notes: Sequence[str]) -> str:
+def numbered(notes: Sequence[str], longest: int = LONGEST_NOTE) -> str:
     """Return a numbered line for each note; only the latest notes that fit, and only the beginning of long notes."""
     characters_left, lines = LONGEST_NOTES, list[str]()
     for number, note in reversed(list(enumerate(notes, 1))):
-        line = f"{number}. {note if len(note) <= LONGEST_NOTE else note[:LONGEST_NOTE] + '[… cut]'}"
+        line = f"{number}. {note if len(note) <= longest else note[:longest] + '[… cut]'}"
         characters_left -= len(line)
         if characters_left < 0:
             break
@@ -656,7 +670,7 @@ def operations_in_short() -> str:
 
 def types_in_short(types: Mapping[str, NodeType]) -> str:
     """Return a line for each node type, except the starts of containers, which are added by code."""
-    return table(types[name] for name in types if name not in inner_types(types))
+    return table(types[name] for name in plannable(types))
 
 
 def findings_in_short(findings: Iterable[str]) -> str:

@@ -93,7 +93,7 @@ class Iteration(NodeOperator[IterationParams]):
 
     type = "iteration"
     params_type = IterationParams
-    hint = "Runs the nodes inside for each item; results that are lists are joined into one. An item that fails ends the run, is left out (skip) or leaves a null (keep)."
+    hint = "Runs the nodes inside for each item; lists are joined into one. A failed item ends the run, is left out (skip) or null (keep)."
     answer_output = "output"
     gives = "output (a list: output_selector of each item); inside only: item, index (number)"
     example = {"iterator_selector": ["chapters", "2"], "output_selector": ["text", "3-2"]}
@@ -228,7 +228,8 @@ class Loop(NodeOperator[LoopParams]):
     type = "loop"
     sequential = True
     params_type = LoopParams
-    gives = "its variables as the last pass left them, and rounds (number); inside also: index (number)"
+    hint = "Repeats the nodes inside until the conditions, also on nodes inside, hold; assigners inside change its variables."
+    gives = "its variables, and rounds (number); inside also: index (number)"
     example = {
         "loop_count": 10,
         "variables": [["draft", "string", ["text", "2"]], ["good", "boolean", False]],

@@ -184,7 +184,7 @@ class Request(_Request[RequestParams]):
 
     type = "request"
     params_type = RequestParams
-    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password; name keys as {{secret.NAME}}. A status of 400 or more ends the run, unless `failure` says otherwise or a node reads status_code.'
+    hint = 'headers and params: lines of name: value. A body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization: key, for basic as name:password; name keys as {{secret.NAME}}. A status of 400 or more ends the run, unless `failure` says otherwise or a node reads status_code.'
     example = {
         "url": ["link", "1"],
         "method": "post",

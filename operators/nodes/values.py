@@ -87,7 +87,7 @@ class Code(NodeOperator[CodeParams]):
 
     type = "code"
     params_type = CodeParams
-    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays of these). Sandbox: standard library only; no files, no network; no next() of a generator."
+    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays). Sandbox: standard library only; no files, no network; no next() of a generator."
     gives = "the declared outputs"
     example = {
         "variables": [["numbers", ["numbers", "2"]]],
@@ -295,7 +295,8 @@ class Assigner(NodeOperator[AssignerParams]):
 
     type = "assigner"
     params_type = AssignerParams
-    gives = "the new values, by the names of the variables"
+    hint = "Changes variables of the loop around it, or of the conversation."
+    gives = "the new values, by name"
     example = {"assignments": [[["count", "7"], "add", 1]]}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:

@@ -11,7 +11,7 @@ from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.designer import read_tagged
-from operad.flows.generation.mending import findings_in, nodes_in, repair_draft
+from operad.flows.generation.mending import essence_of, findings_in, nodes_in, repair_draft
 from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.format import DIFY
@@ -264,6 +264,60 @@ def test_a_contested_finding_of_the_judge_is_a_warning_and_is_not_judged_again(d
     assert "it is there" in made.warnings[0]
 
 
+@pytest.mark.parametrize(
+    ("finding", "later"),
+    [
+        (
+            "[name] slug: no input is called so; there are: text; add it",
+            "[name] slug: no input is called so; there are: a",
+        ),
+        ("[dry-run] 3: KeyError: 'a' (on port 0 of node 2)", "[dry-run] 3: KeyError: 'a'"),
+        ("[dry-run] 3: no key 'tilte' (did you mean 'title'?)", "[dry-run] 3: no key 'tilte'"),
+    ],
+)
+def test_a_finding_is_known_again_by_what_does_not_depend_on_other_nodes(finding, later):
+    assert essence_of(finding) == essence_of(later)
+
+
+def test_findings_on_different_nodes_names_or_faults_are_different():
+    findings = ["[dry-run] 3: KeyError: 'a'", "[dry-run] 3: KeyError: 'b'", "[dry-run] 4: KeyError: 'a'", "[name] a: x"]
+    assert len({essence_of(each) for each in findings}) == 4
+
+
+FAILING = NodeGraph(
+    [
+        NodeSpec("1", "start", {"variables": [["text", "string"]]}),
+        NodeSpec(
+            "2",
+            "code",
+            {
+                "variables": [["text", ["text", "1"]]],
+                "outputs": [["n", "number"]],
+                "code": "def main(text):\n    return {'n': 1 / 0}",
+            },
+        ),
+        NodeSpec("3", "llm", {"system": "", "user": "Shorten: {{#1.text#}} {{#2.n#}}"}),
+        NodeSpec("4", "end", {"outputs": [["short", ["text", "3"]]]}),
+    ],
+    [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")],
+)
+
+
+def test_a_node_that_failed_before_a_change_of_others_is_no_finding_of_the_change(design):
+    plan = {"nodes": [{"id": "3", "replace": [{"param": "user", "old": "Shorten", "new": "Sum up"}]}]}
+    model = Model(plan=[plan])
+    made = design(model, "Sum it up instead.", FAILING, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+
+
+def test_a_node_that_a_change_concerns_and_that_still_fails_is_a_finding(design):
+    plan = {"nodes": [{"id": "2", "replace": [{"param": "code", "old": "1 / 0", "new": "2 / 0"}]}]}
+    made = design(Model(plan=[plan], mend=[operations()]), "Let it not fail.", FAILING, review=False)
+    assert not made.accepted
+    assert made.findings[0].startswith("[dry-run] 2: ")
+
+
 def test_what_the_check_finds_cannot_be_contested(design):
     contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "an empty text is right"}]}
     model = Model(build=[built(**BROKEN)], mend=[contest])
@@ -389,11 +443,8 @@ def test_operations_on_parts_of_one_parameter_are_all_done(design):
 
 def test_a_parameter_that_a_type_does_not_have_can_be_removed(design):
     nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
-    nodes[2]["params"] = {"system_prompt": "", "user": BUILT["nodes"]["3"]["user"]}
-    ops = [
-        {"op": "set", "node": "3", "path": "system", "value": ""},
-        {"op": "set", "node": "3", "path": "system_prompt", "value": None},
-    ]
+    nodes[2]["params"] = {"system_prompt": "", "tone": "kind", "user": BUILT["nodes"]["3"]["user"]}
+    ops = [{"op": "set", "node": "3", "path": "tone", "value": None}]
     model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
     made = design(model, review=False)
     assert (made.accepted, model.stages) == (True, ["plan", "mend"])
@@ -538,7 +589,6 @@ def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
     assert {change.node for change in made.changes.changed} == {"4"}
     assert made.graph.instructions == (INSTRUCTION, CHANGE)
     plan_told = dict(model.asked)["plan"]
-    assert INSTRUCTION in plan_told
     assert "3 llm after 2" in plan_told
     before, after = dump(base).decode(), dump(made.graph).decode()
     kept = before[before.index('"id": "1"') : before.index('"id": "4"')]
@@ -770,8 +820,40 @@ def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
     made = design(model, "Make it something for the ears.", first(design), review=False)
     assert made.accepted
     assert model.stages == ["plan", "build"]
-    assert "\ntts → files (array[file])\n" in model.asked[0][1]
+    assert "\ntts(text) → files\n" in model.asked[0][1]
     assert "tts: Reads a text aloud" in model.asked[1][1]
+
+
+LOOK = {"look": ["iteration", "3", "requests"]}
+
+
+def test_a_change_may_once_ask_for_types_nodes_and_earlier_requests_before_it_is_planned(design):
+    base = first(design)
+    long = NodeSpec("3", "llm", {"system": "word " * 500, "user": "{{#2.text#}}"})
+    base = replace(base, nodes=[long if spec.id == "3" else spec for spec in base.nodes])
+    model = Model(plan=[LOOK, TO_FRENCH])
+    made = design(model, CHANGE, base, review=False)
+    assert made.accepted
+    assert model.stages == ["plan", "plan"]
+    before, after = model.asked[0][1], model.asked[1][1]
+    assert "[… cut]" in before
+    assert '[… cut]",' not in after
+    assert "word " * 500 in after
+    assert "iteration(iterator_selector: var" not in before
+    assert "iteration(iterator_selector: var" in after
+    assert "has its id in `inside`" in after
+    assert INSTRUCTION not in before
+    assert INSTRUCTION in after
+    fixed = before.partition("### The workflow")[0].partition("## Job")[0]
+    assert after.startswith(fixed), "what vendors cache stays the same"
+
+
+def test_what_a_change_has_looked_at_is_not_shown_twice(design):
+    model = Model(plan=[LOOK])
+    made = design(model, CHANGE, first(design), review=False)
+    assert not made.made
+    assert model.stages[:3] == ["plan", "plan", "plan"]
+    assert "the plan changes nothing" in model.asked[2][1]
 
 
 def test_the_example_of_a_build_is_written_in_the_notation_of_all_prompts(design):
@@ -809,7 +891,7 @@ def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
     model = Model(plan=[TO_FRENCH])
     made = design(model, "Translate what 'The short version' gives into French (variable french).", base)
     assert made.accepted
-    assert '\n3 llm "The short version" after 2: {' in model.asked[0][1]
+    assert '\n3 llm "The short version" after 2 → text: {' in model.asked[0][1]
     assert "\n4 end after 3: {" in model.asked[0][1]
     assert '\n3 llm "The short version" after 2: {' in dict(model.asked)["judge"]
 
@@ -854,3 +936,80 @@ def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):
     assert model.stages == ["plan", "build"]
     assert len(made.plan) == 4
     assert made.repairs == []
+
+
+LOOP_PLAN = {
+    "reasoning": "Loop.",
+    "nodes": [
+        {
+            "id": "1",
+            "type": "start",
+            "after": [],
+            "params": {"variables": [{"name": "features", "type": "string"}]},
+        },
+        {
+            "id": "2",
+            "type": "loop",
+            "after": ["1"],
+            "params": {
+                "loop_count": 4,
+                "loop_variables": [{"name": "best", "type": "string", "value": ""}],
+                "break_conditions": [{"variable": "2-2.score", "operator": "≥", "value": "8"}],
+            },
+        },
+        {"id": "2-1", "type": "llm", "inside": "2", "params": {"system": "", "user": "{{#1.features#}} {{#2.best#}}"}},
+        {
+            "id": "2-2",
+            "type": "parameter-extractor",
+            "inside": "2",
+            "after": ["2-1"],
+            "params": {
+                "query": "2-1.text",
+                "parameters": [{"name": "score", "type": "number", "description": "1 to 10"}],
+                "instruction": "Rate it.",
+            },
+        },
+        {
+            "id": "2-3",
+            "type": "assigner",
+            "inside": "2",
+            "after": ["2-2"],
+            "params": {"assignments": [{"variable": "2.best", "value": "{{#2-1.text#}}"}]},
+        },
+        {"id": "3", "type": "end", "after": ["2"], "params": {"outputs": [{"name": "description", "value": "2.best"}]}},
+    ],
+}
+
+
+def test_until_it_is_good_enough_is_a_loop_in_one_call(design):
+    model = Model(plan=[LOOP_PLAN])
+    request = "Describe the product (variable features) and rate it until it is at least 8 (variable description)."
+    made = design(model, request, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+    inside = [(spec.id, spec.type) for spec in made.graph.nodes if spec.parent == "2"]
+    assert inside == [("2-0", "loop-start"), ("2-1", "llm"), ("2-2", "parameter-extractor"), ("2-3", "assigner")]
+    assert made.graph.by_id["2"].params["variables"] == [["best", "string", ""]]
+    assert not made.unread
+
+
+def test_a_dropped_iteration_takes_its_contents_along_in_one_call(design):
+    base = NodeGraph(
+        [
+            NodeSpec("1", "start", {"variables": [["list", "array[file]"]]}),
+            NodeSpec("2", "iteration", {"iterator_selector": ["list", "1"], "output_selector": ["text", "2-1"]}),
+            NodeSpec("2-0", "iteration-start", {}, "2"),
+            NodeSpec("2-1", "document-extractor", {"variable_selector": ["item", "2"]}, "2"),
+            NodeSpec("3", "end", {"outputs": [["o", ["output", "2"]]]}),
+        ],
+        [Edge("1", "2"), Edge("2-0", "2-1"), Edge("2", "3")],
+    )
+    plan = {
+        "nodes": [{"id": "3", "after": ["1"], "params": {"outputs": [{"name": "o", "value": "1.list"}]}}],
+        "drop": ["2"],
+    }
+    model = Model(plan=[plan])
+    made = design(model, "Give me the list itself.", base, review=False)
+    assert made.accepted
+    assert model.stages == ["plan"]
+    assert [spec.id for spec in made.graph.nodes] == ["1", "3"]

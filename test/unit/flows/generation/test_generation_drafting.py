@@ -89,3 +89,22 @@ def test_values_of_another_form_are_kept_and_shown_as_the_model_wrote_them(outpu
     declared = params_of(end, {"outputs": outputs})
     assert declared == {"outputs": outputs}
     assert drafted(end, declared) == {"outputs": outputs}
+
+
+def test_a_field_that_a_record_leaves_out_before_its_last_has_its_default():
+    drafted = {
+        "assignments": [{"variable": "2.best", "value": "{{#2-1.text#}}"}, {"variable": "2.n", "operation": "add"}]
+    }
+    declared = params_of(NODE_TYPES["assigner"], drafted, ["2", "2-1"])
+    assert declared == {"assignments": [[["best", "2"], "set", ["text", "2-1"]], [["n", "2"], "add"]]}
+
+
+def test_a_parameter_whose_name_has_more_words_is_the_one_that_it_means():
+    variables = [{"name": "best", "type": "string", "value": ""}]
+    assert params_of(NODE_TYPES["loop"], {"loop_count": 4, "loop_variables": variables}) == {
+        "loop_count": 4,
+        "variables": [["best", "string", ""]],
+    }
+    both = {"variables": [], "loop_variables": variables}
+    assert params_of(NODE_TYPES["loop"], both) == both, "it is given already"
+    assert params_of(NODE_TYPES["llm"], {"system_user": "x"}) == {"system_user": "x"}, "two may be meant"

@@ -31,9 +31,7 @@ def post_to_slack(channel: str, text: str, urgent: bool = False) -> str:
 
 
 def draft(offer):
-    parts = prompts.to_draft(NONE, ["Sum up."], offer, prompts.Part("", ""))
-    assert parts is not None
-    return prompts.shown(parts)
+    return prompts.shown(prompts.to_draft(["Sum up."], offer, prompts.Part("", "")))
 
 
 # Types and parameters
@@ -42,9 +40,9 @@ def draft(offer):
 @pytest.mark.parametrize("name", ["operad", "dify"])
 def test_rich_formats_are_offered_requests_questions_and_optional_inputs(name):
     shown = draft(offer_for(name))
-    assert all(f"\n{each}(" in shown for each in ("request", "human-input"))
+    assert all(f"\n{each}(" in shown for each in ("request", "human-input", "loop", "assigner"))
     assert "defaults: Makes inputs optional" in shown
-    assert "\nEvery type also has failure?: Retries" in shown
+    assert "\nfailure?, a parameter of every type: Retries" in shown
     assert "http-request(" not in shown
 
 

@@ -10,9 +10,10 @@ from operad.flows.check import check
 from operad.flows.formats import operad
 from operad.flows.generation.draft import apply_replacements, drafted_graph, unread, variable_types, variables_before
 from operad.flows.generation.plan import (
+    CHANGE,
+    DRAFT,
     After,
     Given,
-    draft_schema,
     normal_plan,
     plan_schema,
     read_plan,
@@ -70,7 +71,9 @@ def test_a_plan_fits_its_schema_and_may_leave_out_what_is_empty(ids):
     short = [{"id": "1", "type": "start", "change": "add", "after": []}]
     assert not faults(schema, {"reasoning": "", "nodes": short})
     assert faults(schema, {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
-    assert not faults(draft_schema(ids), {"reasoning": "", "nodes": [{**short[0], "params": {}}]})
+    assert not faults(
+        CHANGE if ids else DRAFT, {"reasoning": "", "nodes": [{**short[0], "params": {}}], "left_out": {}}
+    )
 
 
 def faults_in(answer, base=NONE):
@@ -325,3 +328,42 @@ def test_a_workflow_with_faults_can_be_planned_upon():
     plan = read_plan(plan_of(planned("3", "end", after=["1"])))
     variables_before(plan, base, NODE_TYPES)
     drafted_graph(plan, {}, base, NODE_TYPES)
+
+
+LOOPING = plan_of(
+    START,
+    planned("2", "loop", after=["1"], gives=[("best", "string"), ("score", "number")]),
+    planned("2-1", "llm", inside="2"),
+    planned("2-2", "assigner", after=["2-1"], inside="2"),
+    planned("3", "end", after=["2"]),
+)
+
+
+def test_nodes_inside_a_loop_read_its_variables_and_those_after_it_its_outputs():
+    read = variables_before(read_plan(LOOPING), NONE, NODE_TYPES)
+    assert read["2-1"] == ["2.best", "2.score", "2.index", "1.topic"]
+    assert read["2"] == ["1.topic", "2-1.text", "2-2.count"]
+    assert read["3"] == ["2.best", "2.score", "2.rounds", "1.topic"]
+
+
+def test_what_an_assigner_sets_is_read_by_its_loop():
+    params = {"2-2": {"assignments": [{"variable": "2.best", "value": "{{#2-1.text#}}"}]}}
+    graph = drafted_graph(read_plan(LOOPING), params, NONE, NODE_TYPES)
+    assert "2-2" not in [spec.id for spec in unread(graph)]
+
+
+def test_a_loop_gets_its_start_before_its_first_node():
+    graph = drafted_graph(read_plan(LOOPING), {}, NONE, NODE_TYPES)
+    assert [(spec.id, spec.type) for spec in graph.nodes][1:3] == [("2", "loop"), ("2-0", "loop-start")]
+    assert Edge("2-0", "2-1") in graph.edges
+    assert Edge("2-0", "2-2") not in graph.edges
+
+
+def test_dropping_a_container_drops_what_is_inside_at_any_depth():
+    nodes = [NodeSpec("1", "start"), NodeSpec("2", "iteration"), NodeSpec("3", "end")]
+    inside = [NodeSpec("2-1", "loop", {}, "2"), NodeSpec("2-1-1", "llm", {}, "2-1"), NodeSpec("x", "llm", {}, "2")]
+    base = NodeGraph([*nodes, *inside])
+    assert normal_plan({"drop": ["2"]}, base, NODE_TYPES)["drop"] == ["2", "2-1", "2-1-1", "x"]
+    assert normal_plan({"drop": ["2-1"]}, base, NODE_TYPES)["drop"] == ["2-1", "2-1-1"]
+    kept = normal_plan({"drop": ["2"], "nodes": [{"id": "x", "after": ["1"]}]}, base, NODE_TYPES)
+    assert kept["drop"] == ["2", "2-1", "2-1-1"]
