@@ -341,7 +341,7 @@ def _print_remarks(design: Design, listener: DesignListener, console: Console) -
         "no longer an input or output": design.gone,
         "dropped note": design.dropped_notes,
         "warning": design.warnings,
-        "untaken": design.untaken,
+        "not tried": design.not_tried,
         "unread": design.unread if design.made else (),
     }
     for kind, lines in remarks.items():
@@ -427,7 +427,8 @@ def _as_json(
         "dropped_notes": design.dropped_notes,
         "warnings": design.warnings,
         "repairs": list(design.repairs),
-        "untaken": design.untaken,
+        "not_tried": design.not_tried,
+        "samples": dict(design.samples),
         "unread": design.unread if design.made else [],
         "changes": design.changes.as_dict(),
         "format": wanted.name,

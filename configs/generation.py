@@ -25,14 +25,29 @@ from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
 from operad.flows.generation.plan import read_plan
 from operad.flows.generation.prompts import planned
-from operad.flows.generation.stage import AGREED, ASKS, EXAMPLE, NOTES, OFFER, REVIEW, ROUNDS, SEEN, TITLES, WORKFLOW
+from operad.flows.generation.stage import (
+    AGREED,
+    ASKS,
+    EXAMPLE,
+    NOTES,
+    OFFER,
+    REVIEW,
+    ROUNDS,
+    SECRETS,
+    SEEN,
+    TITLES,
+    WORKFLOW,
+    texts_in,
+)
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import NodeGraph
+from operad.flows.secrets import secrets_of
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.agents.agent import Expert
 from operad.runtime.events import Event
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import BudgetError, InputError, OperatorError, describe
+from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.sync import run_sync
 from operad.runtime.workflow.workflow import Workflow
@@ -111,9 +126,14 @@ class Design:
         return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
 
     @property
-    def untaken(self) -> list[str]:
-        """Branches that no dry run took, each with the reason."""
-        return [str(branch) for branch in cast("Sequence[Any]", self.message.outputs.get("untaken", ()))]
+    def not_tried(self) -> list[str]:
+        """Branches and nodes that no dry run tried, each with the reason."""
+        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
+
+    @property
+    def samples(self) -> Mapping[str, Any]:
+        """Samples of what other systems answer to nodes, by node id, with which dry runs try the workflow."""
+        return self.graph.samples
 
     @property
     def unread(self) -> list[str]:
@@ -180,7 +200,7 @@ class Designer:
         self.expert: Expert = load(config, trust=trust).expert(model=model, model_name=model_name, base_url=base_url)
 
     def job(self, instruction: str, base: NodeGraph = NOTHING) -> Job:
-        """Return an instruction as a job of the expert.
+        """Return an instruction as a job of the expert, with the names of secrets in place of keys; see `name_keys`.
 
         Args:
             instruction: The request.
@@ -193,15 +213,20 @@ class Designer:
             raise InputError(
                 "the instruction is empty: say what the workflow is given, what it does, and what it outputs"
             )
+        goal, secrets = name_keys(instruction.strip())
         inputs: dict[str, JsonValue] = {OFFER: self._offer.as_json()}
+        inputs |= {SECRETS: list[JsonValue](secrets)} if secrets else {}
         inputs |= {REVIEW: True} if self._review else {}
         if base.nodes:
-            inputs |= {WORKFLOW: to_json(base), ROUNDS: list[JsonValue](base.instructions)}
+            inputs |= {WORKFLOW: to_json(base), ROUNDS: _without_keys(base.instructions)}
             inputs |= {NOTES: list[JsonValue](base.notes)} if base.notes else {}
             inputs |= {TITLES: dict[str, JsonValue](named)} if (named := _titles(base)) else {}
-        if self._store and (example := nearest_example(self._store, instruction)):
-            inputs[EXAMPLE] = {"says": example.instructions, "workflow": whole(example.graph, NODE_TYPES)}
-        return Job(goal=instruction.strip(), inputs=inputs)
+        if self._store and (example := nearest_example(self._store, goal)):
+            inputs[EXAMPLE] = {
+                "says": name_keys(example.instructions).text,
+                "workflow": whole(example.graph, NODE_TYPES),
+            }
+        return Job(goal=goal, inputs=inputs)
 
     def job_of_plan(self, instruction: str, base: NodeGraph = NOTHING, seen: WorkflowPlan | None = None) -> Job:
         """Return an instruction as a job of the `planner`; see `aplan`."""
@@ -326,12 +351,17 @@ class Designer:
             base: The existing workflow.
         """
         graph = self.graph_of(message, job, base)
+        notes = _notes_on_secrets(texts_in(job.inputs.get(SECRETS)), graph, base)
+        if notes:
+            notes += texts_in(message.outputs.get("notes"))
+            message = message.model_copy(update={"outputs": {**message.outputs, "notes": notes}})
         if graph is None:
             return Design(base, base, message)
         design = Design(graph, base, message)
         kept = [note for note in base.notes if note not in design.dropped_notes]
         notes = tuple(dict.fromkeys([*kept, *design.notes]))
-        return replace(design, graph=replace(graph, instructions=(*base.instructions, job.goal), notes=notes))
+        instructions = (*map(str, _without_keys(base.instructions)), job.goal)
+        return replace(design, graph=replace(graph, instructions=instructions, notes=notes))
 
     def best_so_far(self, error: BudgetError | OperatorError, job: Job, base: NodeGraph) -> Design:
         """Return the latest design that was generated before a run failed.
@@ -360,6 +390,25 @@ def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
     if plan.base != base:
         raise InputError("the plan is of another workflow; plan the change of this one")
     return dict(plan.answer)
+
+
+def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: NodeGraph) -> list[str]:
+    """Return a note for each secret in place of a key in the request, and for each other new one that requests send."""
+    before = {secret.name for secret in secrets_of(base)}
+    named = [secret.name for secret in secrets_of(graph)] if graph is not None else []
+    return [
+        *(f"a key in the request was not stored; give it by: operad secrets set {name}" for name in written),
+        *(
+            f"the workflow sends the secret {name}; give it by: operad secrets set {name}"
+            for name in named
+            if name not in {*written, *before}
+        ),
+    ]
+
+
+def _without_keys(instructions: Sequence[str]) -> list[JsonValue]:
+    """Return instructions with the names of secrets in place of keys."""
+    return [name_keys(instruction).text for instruction in instructions]
 
 
 def _titles(base: NodeGraph) -> dict[str, str]:

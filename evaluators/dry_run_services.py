@@ -6,7 +6,7 @@ import json
 import re
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
 from typing import Any, cast
@@ -14,22 +14,29 @@ from typing import Any, cast
 from json_repair import loads
 
 from operad.evaluators.branches import ADDRESS, MadeUpValues
+from operad.flows.check import Checker
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.integration import integrations, named
 from operad.operators.media.markdown import MarkdownTarget, export_markdown
+from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.containers import SubWorkflow
 from operad.operators.nodes.flow import StartParams, StartVariable, read_value
 from operad.operators.services import Sent, Services
-from operad.operators.variables import VariableType, as_text
+from operad.operators.variables import VariableType, as_text, fits
 from operad.operators.web.endpoints import ImageModel
 from operad.operators.web.fetch import Fetched, Guard
 from operad.operators.web.search import SearchResult
 from operad.runtime.events import current_scope
+from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.knowledge.knowledge import Knowledge, Passage
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import plausible
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 T = VariableType
 
@@ -184,19 +191,21 @@ class Answers:
     Attributes:
         keys: Keys that the workflow's code reads.
         made_up: Made-up values that replace plausible ones.
+        samples: Samples of the answers of agents, by node id.
         tables: True if texts contain a table, because a node makes a spreadsheet from them.
     """
 
     keys: Sequence[str] = ()
     made_up: MadeUpValues = _NO_VALUES
     tables: bool = False
+    samples: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
     @classmethod
     def for_workflow(cls, graph: NodeGraph, made_up: MadeUpValues = _NO_VALUES) -> Answers:
         """Return the answers for a workflow, with made-up values that replace plausible ones."""
         code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
         keys = tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code)))
-        return cls(keys, made_up, tables="xlsx" in _param_texts(graph, "markdown-exporter", "target_type"))
+        return cls(keys, made_up, "xlsx" in _param_texts(graph, "markdown-exporter", "target_type"), graph.samples)
 
     async def infer(self, task: Task) -> str:
         """Answer a task."""
@@ -207,6 +216,8 @@ class Answers:
         if task.output_schema.schema is not None:
             filled = self._filled(plausible(task.output_schema.schema))
             return json.dumps(_with_values(filled, {**self.made_up.named, **wanted}), ensure_ascii=False)
+        if scope and scope.operator_id in self.samples and "text" not in wanted:
+            return as_text(self.samples[scope.operator_id])
         prompt = "\n".join((task.instruction, task.job.goal))
         if re.search("mermaid", prompt, re.IGNORECASE):
             parts = (f"{divider}\n{DIAGRAM}" for divider in dict.fromkeys(_DIVIDERS.findall(prompt)))
@@ -281,12 +292,95 @@ class _Search:
         ]
 
 
-def _response(made_up: MadeUpValues, url: str, kind: str, body: bytes) -> Fetched:
-    """Return a response, with the status and the body that are made up for the node that sends the request."""
-    scope = current_scope()
-    wanted = made_up.of(scope.operator_id) if scope else {}
-    content = as_text(wanted["body"]).encode() if "body" in wanted else body
-    return Fetched(int(wanted.get("status_code", 200)), url, {"content-type": kind}, content)
+@dataclass(frozen=True)
+class _Others:
+    """Answers of other systems: the samples of the workflow, or else an answer that is made up.
+
+    Attributes:
+        graph: The workflow.
+        made_up: Made-up values that replace answers.
+        answer: The made-up answer of all systems; None for the usual one of a node.
+    """
+
+    graph: NodeGraph
+    made_up: MadeUpValues
+    answer: Any
+
+    def of_node(self, usual: Any) -> Any:
+        """Return the answer for the node that runs; `usual` if none was given."""
+        scope = current_scope()
+        given = self.graph.samples.get(scope.operator_id, self.answer) if scope else self.answer
+        return usual if given is None else given
+
+    def response(self, url: str, kind: str, usual: str) -> Fetched:
+        """Return a response to the node that runs, with the status and the body that are made up for it."""
+        scope = current_scope()
+        wanted = self.made_up.of(scope.operator_id) if scope else {}
+        answer = self.of_node(usual)
+        fields = fields_of(answer)
+        if "body" in fields and fields.keys() <= _RESPONSE:  # a sample of all outputs of the node
+            answer = fields["body"]
+        body = wanted.get("body", answer)
+        headers = {"content-type": kind if isinstance(body, str) else "application/json"}
+        return Fetched(int(wanted.get("status_code", 200)), url, headers, as_text(body).encode())
+
+    def tool(self, name: str) -> Tool:
+        """Return a tool with a name that accepts any arguments."""
+
+        async def stand_in(**arguments: Any) -> Any:
+            """Return the same words for all arguments."""
+            return self.of_node(WORDS)
+
+        named = re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_"
+        return Tool(name=named, parameters={"type": "object"}, function=stand_in)
+
+    def workflows(self) -> dict[str, Workflow]:
+        """Return workflows with results of the declared types, by the names that nodes run them by."""
+        checker = Checker(self.graph, NODE_TYPES)
+        found: dict[str, Workflow] = {}
+        for node in checker.nodes.values():
+            if isinstance(node, SubWorkflow):
+                workflow = found.setdefault(node.params.workflow, BuiltinWorkflow(name=node.params.workflow))
+                if not workflow.graph().operators:
+                    workflow.add_operator(_Results(self, checker))
+        return found
+
+
+class _Results(BaseOperator[Any]):
+    """Operator that gives the results that the node around its workflow declares.
+
+    Args:
+        others: Answers of other systems.
+        checker: The checked workflow of the node.
+    """
+
+    def __init__(self, others: _Others, checker: Checker) -> None:
+        self._others = others
+        self._outputs = checker.outputs
+
+    def get_id(self) -> str:
+        """Return an id."""
+        return "results"
+
+    async def run(self, call: OperatorCall) -> WorkflowMessage:
+        """Return the sample of the node's results, or made-up values of the declared types."""
+        scope = current_scope()
+        ids = [each.operator_id for each in scope.outwards()] if scope else []
+        node = next((each for each in ids if each in self._outputs), "")
+        answer = self._others.graph.samples.get(node, self._others.answer)
+        given = fields_of(self._others.graph.samples.get(node))
+        results = {name: self._result(kind, answer) for name, kind in self._outputs.get(node, {}).items()}
+        return WorkflowMessage(outputs={**results, **{name: given[name] for name in results if name in given}})
+
+    def _result(self, kind: VariableType, answer: Any) -> Any:
+        """Return the answer as a value of a type, or else a made-up value of the type."""
+        value = as_text(answer) if kind is T.STRING and answer is not None else answer
+        fit = value is not None and fits(value, kind)
+        return value if fit else [] if kind is T.ARRAY_FILE else None if kind.is_file else plausible(kind.json_schema())
+
+
+_RESPONSE = frozenset({"body", "status_code", "headers", "files"})
+"""Outputs of nodes that send requests."""
 
 
 class _Knowledge:
@@ -304,30 +398,24 @@ def _param_texts(graph: NodeGraph, node_type: str, name: str) -> list[str]:
     return list(dict.fromkeys(item for item in listed if isinstance(item, str)))
 
 
-def _tool_stand_in(name: str) -> Tool:
-    """Return a tool with a name that accepts any arguments."""
-
-    async def stand_in(**arguments: Any) -> str:
-        """Return the same words for all arguments."""
-        return WORDS
-
-    return Tool(name=re.sub(r"[^A-Za-z0-9_-]", "_", name)[:64] or "_", parameters={"type": "object"}, function=stand_in)
-
-
-def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = _NO_VALUES) -> Services:
+def services(
+    folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = _NO_VALUES, answer: Any = None
+) -> Services:
     """Return substitutes for the services of nodes.
 
     Args:
         folder: Folder for files that nodes make.
         graph: The workflow, whose tools and knowledge bases are substituted by name.
         made_up: Made-up values that replace plausible ones.
+        answer: The answer of other systems to nodes of which the workflow has no sample; None for the usual ones.
     """
+    others = _Others(graph, made_up, answer)
 
     async def fetch(url: str, guard: Guard) -> Fetched:
-        return _response(made_up, url, "text/html; charset=utf-8", PAGE)
+        return others.response(url, "text/html; charset=utf-8", PAGE.decode())
 
     async def send(url: str, sent: Sent, guard: Guard) -> Fetched:
-        return _response(made_up, url, "application/json", b'{"text": "Some words."}')
+        return others.response(url, "application/json", '{"text": "Some words."}')
 
     tools = [*_param_texts(graph, "tool", "tool"), *_param_texts(graph, "agent", "tools")]
     return Services(
@@ -337,7 +425,8 @@ def services(folder: Path, graph: NodeGraph = _NOTHING, made_up: MadeUpValues = 
         fetch=fetch,
         send=send,
         outside={name: named(home) for each in integrations() for name, home in each.rehearsed.items()},
-        tools=[_tool_stand_in(tool_name) for tool_name in dict.fromkeys(tools)],
+        tools=[others.tool(name) for name in dict.fromkeys(tools)],
+        workflows=others.workflows(),
         knowledge={name: _Knowledge() for name in _param_texts(graph, "knowledge-retrieval", "knowledge")},
         secrets=lambda name: "a key",
     )

@@ -13,7 +13,7 @@ from operad.operators.integration import integrations
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
-from operad.operators.variables import Selector, VariableType, part_type, whole
+from operad.operators.variables import FILE_PARTS, Selector, VariableType, no_file_part, part_type, whole
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError, Issue, shorten
@@ -29,6 +29,9 @@ _MAX_LISTED = 50
 
 OUTCOME = "<outcome>"
 """Id of the operator that gathers the results of a workflow of typed nodes, or of the nodes inside a container."""
+
+FILE_PART = "file-part"
+"""Code of the issue that code or a template reads a part that files do not have."""
 
 CONVERSATION = "conversation"
 """Id and type of the node that holds the variables of a conversation; it has no edges."""
@@ -309,7 +312,10 @@ class Checker:
         elif children:
             names = shorten([spec.id for spec in children])
             self._report("crosses-border", f"nothing can run inside a node of type {node.type!r}: {names}", node_id)
-        self.issues += node.issues(type_of)
+        found = node.issues(type_of)
+        if "dify" in self.graph.extra:  # files have other parts there, which are empty here
+            found = [issue for issue in found if issue.code != FILE_PART]
+        self.issues += found
         self.outputs[node_id] = node.variables(type_of)
 
     def _check_place(self, node: NodeOperator[Any]) -> None:
@@ -411,6 +417,10 @@ def reference_fault(reference: Reference, outputs: Mapping[str, VariableType], w
     name = reference.selector.variable
     kind = lookup(outputs, name)
     if kind is None:
+        root, _, path = name.partition(".")
+        if outputs.get(root) is T.FILE:
+            problem = no_file_part(repr(root), path, FILE_PARTS)
+            return Fault(reference.where, f"{_describe_variable(reference.selector)}: {problem}", "undefined-variable")
         known = list(outputs)
         has = f"it has: {shorten(known, _MAX_LISTED)}" if known else "it has none"
         message = f"{who} has no variable {name!r}{hints.near(name, known)}; {has}"

@@ -71,6 +71,7 @@ class NodeGraph:
         extra: Data of one format, as in `NodeSpec`.
         instructions: The instructions that the workflow was generated from, round by round; saved by formats that can.
         notes: Parts of the instructions that the workflow does not fulfil, and assumptions; saved likewise.
+        samples: Samples of what other systems answer to nodes, by node id, for dry runs and tests; saved likewise.
         left_out: Ids of the nodes that `runnable` has left out.
     """
 
@@ -80,6 +81,7 @@ class NodeGraph:
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
     instructions: Sequence[str] = ()
     notes: Sequence[str] = ()
+    samples: Mapping[str, Any] = field(default_factory=dict[str, Any])
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
 
     @cached_property

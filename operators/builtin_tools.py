@@ -38,7 +38,7 @@ def web_reader(services: Services) -> Tool:
             raise FetchError(f"the page answers with status {page.status}", transient=_is_transient(page.status))
         return (await in_function_thread("tool 'web_reader'", _page_text, page))[:MOST_TEXT]
 
-    return Tool.of(read_page, name="web_reader")
+    return Tool.of(read_page, name="web_reader").model_copy(update={"read_only": True})
 
 
 def web_search(services: Services) -> Tool:
@@ -56,7 +56,7 @@ def web_search(services: Services) -> Tool:
         results = await services.search.search(query, limit=max(1, min(limit, 50)))
         return {"results": as_outputs(results)["search_results"]}
 
-    return Tool.of(search, name="web_search")
+    return Tool.of(search, name="web_search").model_copy(update={"read_only": True})
 
 
 def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
@@ -96,7 +96,7 @@ def wikipedia(services: Services, address: str = WIKIPEDIA) -> Tool:
             raise FetchError(f"the answer of Wikipedia could not be read (status {response.status})") from error
         return "\n\n".join(texts)[:MOST_TEXT] or f"no article fits {query!r}"
 
-    return Tool.of(look_up, name="wikipedia")
+    return Tool.of(look_up, name="wikipedia").model_copy(update={"read_only": True})
 
 
 def _refusal(status: int, reason: str) -> FetchError:
@@ -128,7 +128,7 @@ def current_time() -> Tool:
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:
             raise ToolError(f"unknown time zone {zone!r}; write it as in Europe/Berlin") from error
 
-    return Tool.of(now, name="current_time")
+    return Tool.of(now, name="current_time").model_copy(update={"read_only": True})
 
 
 def _page_text(page: Fetched) -> str:

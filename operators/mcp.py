@@ -560,6 +560,8 @@ class _Connection:
 
         description = cut(listed.description or listed.title or "", MOST_DESCRIPTION)
         tool = self._tool(listed.name, description, listed.input_schema, call, f"{self._source.id}/{listed.name}")
+        if listed.annotations is not None and listed.annotations.read_only_hint:
+            tool = tool.model_copy(update={"read_only": True})
         if (size := len(json.dumps(tool.parameters))) > MOST_SCHEMA:
             raise ToolError(
                 f"its tool {tool.name!r} has a schema of {size:,} characters; at most {MOST_SCHEMA:,} are taken"

@@ -271,6 +271,11 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
         return ()
 
     @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """Outputs whose content another system decides, so that no made-up value stands for them in a dry run."""
+        return ()
+
+    @property
     def ports(self) -> Sequence[str]:
         """Ports, of which each message takes one; none by default, two if failures take a branch of their own."""
         failure = self.params.failure

@@ -18,6 +18,7 @@ from typing import Annotated, Any, NamedTuple, cast
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.text import whole
@@ -97,6 +98,9 @@ FILE_PARTS: Mapping[str, VariableType] = {
     "mime_type": T.STRING,
 }
 """Accessible properties of a file."""
+
+FILE_FIELDS = (*FILE_PARTS, "filename")
+"""Keys of a file in code and templates, where it is the object of `plain`."""
 
 
 class Selector(NamedTuple):
@@ -277,6 +281,21 @@ def file_parts(file: FileDescriptor) -> dict[str, Any]:
         "extension": file.path.suffix or (file.name[file.name.rfind(".") :] if "." in file.name else ""),
         "mime_type": file.mime_type,
     }
+
+
+def no_file_part(what: str, part: str, fields: Iterable[str] = FILE_FIELDS) -> str:
+    """Return the message that a file has no such part, with the parts that it has.
+
+    Args:
+        what: Description of the file.
+        part: Name of the part.
+        fields: Names of the parts that the file has there.
+    """
+    known = list(fields)
+    return (
+        f"{what} is a file, which has no {part!r}{did_you_mean(part, known)}; it has: {', '.join(known)}; its text is "
+        "what a document-extractor gives"
+    )
 
 
 def file_type(file: FileDescriptor) -> str:

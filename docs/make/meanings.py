@@ -267,6 +267,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "undefined-node": ("a reference names a missing node", "correct the id: `{{#1.text#}}`"),
         "undefined-variable": ("the node has no such variable", "`{{#1.review#}}` instead of `{{#1.reviews#}}`"),
+        "file-part": (
+            "code or a template reads a part that files do not have, or as an attribute in code",
+            "`{{ paper.name }}` in a template, `paper['name']` in code; the issue lists the parts",
+        ),
         "not-before": (
             "a reference names a node that does not run before this one",
             "add an edge from it to this node",

@@ -115,7 +115,8 @@ class RemoveNode(Operation):
                     new_edge for new_edge in joined if (new_edge.source, new_edge.port, new_edge.target) not in existing
                 ]
                 existing |= {(new_edge.source, new_edge.port, new_edge.target) for new_edge in joined}
-        return replace(graph, nodes=nodes, edges=edges)
+        samples = {node: answer for node, answer in graph.samples.items() if node not in removed_ids}
+        return replace(graph, nodes=nodes, edges=edges, samples=samples)
 
 
 class SetParam(Operation):

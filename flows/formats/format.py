@@ -169,8 +169,11 @@ def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
     """Yield the data of other formats in a workflow, its nodes and its edges, which the format `name` cannot hold.
 
-    They change nothing that runs here: `remarks.remarks_of` tells which of them would on their own platform.
+    They change nothing that runs here: `remarks.remarks_of` tells which of them would on their own platform. Samples of
+    answers are data of Operad's own format.
     """
+    if graph.samples:
+        yield Issue("note", "the samples of answers, with which dry runs try it")
     owners = [("", graph.extra)]
     owners += [(node.id, node.extra) for node in graph.nodes]
     owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]

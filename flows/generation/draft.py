@@ -17,7 +17,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
-from operad.operators.variables import VariableType
+from operad.operators.variables import Selector, VariableType
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.schema_check import Schema
@@ -98,14 +98,7 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         types: Node types by name.
     """
     checker = Checker(graph, types)
-    read = {
-        reference.selector.node
-        for spec in graph.nodes
-        if spec.type in types
-        for reference in references_in(
-            types[spec.type].params_type, readable(types[spec.type].params_type, spec.params)
-        )
-    }
+    read = {selector.node for selector in _variables_read(graph, types)}
     return [
         spec
         for spec in graph.nodes
@@ -117,6 +110,34 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         and not _has_effect(spec)
         and checker.outputs.get(spec.id)
     ]
+
+
+def with_failing_requests(graph: NodeGraph, base: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> NodeGraph:
+    """Return the workflow with new requests that end a run on a status of 400 or more, unless a node reads the status.
+
+    Args:
+        graph: The workflow.
+        base: The existing workflow, whose nodes stay as they are.
+        types: Node types by name.
+    """
+    read = {selector.node for selector in _variables_read(graph, types) if selector.variable == "status_code"}
+
+    def failing(spec: NodeSpec) -> NodeSpec:
+        params = fields_of(spec.params)
+        if spec.type != "request" or spec.id in read or spec.id in base.by_id or params.get("failure"):
+            return spec
+        return replace(spec, params={**params, "failure": {"then": "end"}})
+
+    nodes = [failing(spec) for spec in graph.nodes]
+    return graph if nodes == list(graph.nodes) else replace(graph, nodes=nodes)
+
+
+def _variables_read(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[Selector]:
+    """Yield the variables that the nodes of a workflow read, as far as their parameters are valid."""
+    for spec in graph.nodes:
+        if spec.type in types:
+            params_type = types[spec.type].params_type
+            yield from (each.selector for each in references_in(params_type, readable(params_type, spec.params)))
 
 
 def _has_effect(spec: NodeSpec) -> bool:
@@ -158,8 +179,9 @@ def drafted_graph(
     new = [_drafted_node(node, params, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
     graph = NodeGraph([*kept, *_missing_starts([*kept, *new]), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
-    drafted = with_data_edges(NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra), types)
-    return edges_in_order(base, drafted)
+    samples = {**base.samples, **plan.samples}
+    drafted = NodeGraph(nodes, _edges(plan, base, nodes), base.name, base.extra, samples=samples)
+    return edges_in_order(base, with_data_edges(drafted, types))
 
 
 def grouped(graph: NodeGraph) -> NodeGraph:
@@ -196,7 +218,8 @@ def restore_kept_nodes(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGra
     nodes = [*(kept.get(spec.id, spec) for spec in graph.nodes), *left_out]
     ids, lost = {spec.id for spec in nodes}, {spec.id for spec in left_out}
     edges = [edge for edge in base.edges if {edge.source, edge.target} <= ids and {edge.source, edge.target} & lost]
-    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra)
+    samples = {**base.samples, **plan.samples}
+    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra, samples=samples)
 
 
 def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:

@@ -14,7 +14,7 @@ from operad.operators.variables import plain
 
 
 def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
-    """Return a workflow as JSON: ``{name, nodes: [{id, type, inside, params}], edges: [[source, port, target]]}``."""
+    """Return a workflow as JSON: ``{name, nodes: [{id, type, inside, params}], edges: [[source, port, target]], samples}``."""
     return {
         "name": graph.name,
         "nodes": [
@@ -22,6 +22,7 @@ def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
             for spec in graph.nodes
         ],
         "edges": [[edge.source, edge.port, edge.target] for edge in graph.edges],
+        **({"samples": plain(graph.samples)} if graph.samples else {}),
     }
 
 
@@ -37,7 +38,8 @@ def from_json(value: Any) -> NodeGraph:
         for source, port, target in pairs_of(fields.get("edges"), 3)
         if isinstance(source, str) and isinstance(target, str) and isinstance(port, int)
     ]
-    return NodeGraph(nodes, edges, str(fields.get("name") or "workflow"))
+    name = str(fields.get("name") or "workflow")
+    return NodeGraph(nodes, edges, name, samples=fields_of(fields.get("samples")))
 
 
 def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
@@ -61,6 +63,7 @@ def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
         edges=[edges.get((edge.source, edge.port, edge.target), edge) for edge in graph.edges],
         name=base.name if base.nodes else graph.name,
         extra=base.extra if base.nodes else graph.extra,
+        samples={node: answer for node, answer in graph.samples.items() if node in graph.by_id},
     )
 
 

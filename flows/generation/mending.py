@@ -18,10 +18,11 @@ from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
 from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object
-from operad.flows.generation.draft import grouped
+from operad.flows.generation.draft import grouped, with_failing_requests
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
 from operad.flows.generation.plan import parsed, read_plan
+from operad.flows.generation.safeguards import with_approvals, with_named_keys
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import FORMAT, Repaired, repair_graph
@@ -225,16 +226,19 @@ class MendWorkflow(Stage):
             )
             extra["best"] = _best_draft(newest_message)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
+        mended, keys = with_named_keys(repaired.graph, base)
+        offer = self._offer(call.job, mended)
+        mended, safeguards = with_approvals(mended, base, read_plan(plan).unapproved, offer)
         return self._message(
             call.job,
-            prompts.skeleton(repaired.graph, self._offer(call.job, repaired.graph).types),
-            workflow=to_json(repaired.graph),
+            prompts.skeleton(mended, offer.types),
+            workflow=to_json(mended),
             drafted=drafted_as,
             plan=plan,
-            notes=noted.outputs.get("notes", []),
+            notes=list(dict.fromkeys([*texts_in(noted.outputs.get("notes")), *safeguards])),
             dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
-            repairs=repairs,
+            repairs=[*repairs, *keys],
             **extra,
         )
 
@@ -354,12 +358,14 @@ def _best_draft(verdict: WorkflowMessage) -> JsonValue:
 def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     """Repair a workflow by rules, without changes of other nodes than allowed, and put nodes after their containers.
 
+    New requests end a run on a status of 400 or more, unless a node reads the status.
+
     Args:
         graph: The workflow.
         base: The workflow before the change.
         allowed: Ids of the nodes that may be changed; None for all.
     """
-    mended = _repaired(graph, base, allowed)
+    mended = _repaired(with_failing_requests(graph, base), base, allowed)
     assert mended.graph is not None  # noqa: S101 - a graph was given
     ordered = grouped(mended.graph) if grouped(base) is base else mended.graph
     as_good = ordered == mended.graph or State(ordered).standing == State(mended.graph).standing

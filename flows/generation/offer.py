@@ -37,10 +37,12 @@ class OfferedTool:
     Attributes:
         description: Description for the model.
         arguments: Types of the arguments by name.
+        writes: True if it may change something, and asks no person before.
     """
 
     description: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
+    writes: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +112,7 @@ class Offer:
     def as_json(self) -> dict[str, JsonValue]:
         """Return the offer as JSON, which `read_offer` reads."""
         tools: list[JsonValue] = [
-            {"name": name, "description": tool.description, "arguments": dict(tool.arguments)}
+            {"name": name, "description": tool.description, "arguments": dict(tool.arguments), "writes": tool.writes}
             for name, tool in self.tools.items()
         ]
         return {
@@ -186,7 +188,11 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
         return CHAT2WORKFLOW_OFFER
     async with connections() as opened:
         tools = {
-            tool.name: OfferedTool(tool.description, _types_of(tool.parameters))
+            tool.name: OfferedTool(
+                tool.description,
+                _types_of(tool.parameters),
+                writes=not (tool.read_only or tool.approve is True),
+            )
             for tool in await opened.tools(services.known_tools)
         }
     for name, workflow in services.workflows.items():
@@ -213,6 +219,7 @@ def read_offer(value: Any) -> Offer:
         text_of(item.get("name")): OfferedTool(
             text_of(item.get("description")),
             {name: text_of(kind) for name, kind in fields_of(item.get("arguments")).items()},
+            writes=item.get("writes") is True,
         )
         for item in each_of(fields.get("tools"))
     }

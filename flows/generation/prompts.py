@@ -582,6 +582,7 @@ def to_judge(
     criteria: str,
     notes: Sequence[str] = (),
     contested: Sequence[str] = (),
+    not_tried: Sequence[str] = (),
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
     """Return the prompt for a verdict on a workflow.
@@ -594,8 +595,10 @@ def to_judge(
         criteria: Criteria of the verdict.
         notes: Notes to the user on assumptions and on requests that cannot be met.
         contested: Findings that a model contested before, with the reasons.
+        not_tried: Nodes and branches that the dry run could not try, each with the reason.
         titles: Titles that people gave to nodes, by id.
     """
+    samples = [f"{node}: {cut(compact(answer), LONGEST_FINDING)}" for node, answer in graph.samples.items()]
     return [
         part
         for part in (
@@ -607,6 +610,8 @@ def to_judge(
                 "Notes to the user", "\n".join(f"{n}. {note}" for n, note in enumerate(notes, 1)), keep=True, data=True
             ),
             Part("Contested findings, not to be raised again", listed(contested), keep=True, data=True),
+            Part("Not tried in the dry run", findings_in_short(not_tried), keep=True, data=True),
+            Part("Sample answers used in the dry run, not real ones", listed(samples), keep=True, data=True),
             Part("Node types", ", ".join(offer.types), keep=True),
             Part(SERVICES, offer.services(), keep=True, data=True),
         )

@@ -17,8 +17,8 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
 
-WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW = (
-    "workflow", "rounds", "notes", "titles", "example", "offer", "review",
+WORKFLOW, ROUNDS, NOTES, TITLES, EXAMPLE, OFFER, REVIEW, SECRETS = (
+    "workflow", "rounds", "notes", "titles", "example", "offer", "review", "secrets",
 )  # fmt: skip
 """Names of the job's inputs."""
 

@@ -12,7 +12,8 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.spelling import CONTAINERS, STARTS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
-from operad.flows.repair.walk import ids_renamed
+from operad.flows.repair.walk import renamed
+from operad.operators.variables import Selector
 from operad.runtime.graph.schedule import reachable
 
 
@@ -29,10 +30,18 @@ def rename(graph: NodeGraph, names: dict[str, str]) -> NodeGraph:
             if node.parent == container and node.id not in names and node.id.startswith(f"{container}-"):
                 names[node.id] = names[container] + node.id.removeprefix(container)
                 to_visit.append(node.id)
-    params = ids_renamed(graph.nodes, names)
+
+    def rename_node(read: Selector) -> Selector:
+        return Selector(read.variable, names.get(read.node, read.node))
+
     nodes = [
-        replace(node, id=names.get(node.id, node.id), parent=names.get(node.parent, node.parent), params=params[number])
-        for number, node in enumerate(graph.nodes)
+        replace(
+            node,
+            id=names.get(node.id, node.id),
+            parent=names.get(node.parent, node.parent),
+            params=renamed(node, rename_node),
+        )
+        for node in graph.nodes
     ]
     edges = [
         replace(edge, source=names.get(edge.source, edge.source), target=names.get(edge.target, edge.target))

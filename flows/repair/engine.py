@@ -377,31 +377,23 @@ def repair_graph(
     if len(graph.nodes) > MOST_NODES:
         rules = {}
     repairs: list[Repair] = []
-    checks_left, is_improved = WORK, True
-    while is_improved and checks_left > 0:
-        is_improved = False
+    checks_left, repairs_before = WORK, -1
+    while len(repairs) > repairs_before:
+        repairs_before = len(repairs)
         for name, rule in rules.items():
-            improvement, checks_left = _first_improvement(state, rule, checks_left)
-            while improvement is not None:
-                state, (where, what, why) = improvement
-                repairs.append(Repair(name, where, what, why))
-                is_improved = True
-                improvement, checks_left = _first_improvement(state, rule, checks_left)
+            is_improved = True
+            while is_improved:
+                is_improved = False
+                for proposal in rule(state):
+                    if checks_left <= 0:
+                        break
+                    checks_left -= len(proposal.graph.nodes) + 1
+                    candidate: State = replace(state, graph=proposal.graph)
+                    if candidate.standing.improves_on(state.standing):
+                        state, is_improved = candidate, True
+                        repairs.append(Repair(name, *proposal[:3]))
+                        break
     return Repaired("", state.graph, repairs, state.issues, lessons_of(state))
-
-
-def _first_improvement(
-    state: State, rule: Mending, checks_left: int
-) -> tuple[tuple[State, tuple[str, str, str]] | None, int]:
-    """Return the first proposal of a rule that improves the workflow, or None, and the checks that are left."""
-    for proposal in rule(state):
-        if checks_left <= 0:
-            break
-        checks_left -= len(proposal.graph.nodes) + 1
-        candidate = replace(state, graph=proposal.graph)
-        if candidate.standing.improves_on(state.standing):
-            return (candidate, proposal[:3]), checks_left
-    return None, checks_left
 
 
 def _repair_text(text: str, rules: Mapping[str, tuple[Callable[[str], str], str]]) -> tuple[str, list[Repair]]:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from difflib import get_close_matches
+from functools import partial
 from typing import Any, NamedTuple
 
 from operad.flows.check import lookup
 from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.spelling import STARTS, is_container, with_items
-from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.state import Proposal, State, params_of, with_each, with_params
 from operad.flows.repair.walk import changed, renamed
 from operad.operators.named_params import named_place
 from operad.operators.nodes import NODE_TYPES
@@ -81,11 +82,9 @@ def _redirect(state: State, reading: Reading, new_selector: Selector, why: str) 
 
 def items(state: State) -> Iterator[Proposal]:
     """Correct references to the item and the index of a container that are misspelt or name another node."""
-    for node in state.graph.nodes:  # references without a node in texts: {{#item#}}
-        params = with_items(state.graph, node)
-        if params != node.params:
-            why = f"it runs inside {node.parent!r}"
-            yield Proposal(node.id, "the item is named with its iteration", why, with_params(state.graph, node, params))
+    # references without a node in texts: {{#item#}}
+    what = "the item is named with its iteration"
+    yield from with_each(state, partial(with_items, state.graph), what, "it runs inside of one")
     for reading in unreadable(state):
         variable, named = reading.selector
         outer = [container for container in state.graph.around(reading.node.id) if is_container(state.graph, container)]
@@ -227,8 +226,5 @@ def empty_names(state: State) -> Iterator[Proposal]:
             case _:
                 return given
 
-    for node in state.graph.nodes:
-        params = changed(node, change)
-        if params != node.params:
-            why = "it is the only variable of that node"
-            yield Proposal(node.id, "selectors without a name have one", why, with_params(state.graph, node, params))
+    what = "selectors without a name have one"
+    return with_each(state, partial(changed, change=change), what, "it is the only variable of that node")

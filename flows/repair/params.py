@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 from operad.flows.formats import shapes
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.references import as_selector
-from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.state import Proposal, State, params_of, with_each, with_params
 from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of, plain
 from operad.operators.conditions import fault_of, normal
 from operad.operators.named_params import positional
@@ -30,12 +31,11 @@ def pairs(state: State) -> Iterator[Proposal]:
             case _:
                 return given
 
-    for node in state.graph.nodes:
-        if params_type := params_type_of(node):
-            mended = positional(params_type, changed(node, to_pair))
-            if mended != node.params:
-                graph = with_params(state.graph, node, mended)
-                yield Proposal(node.id, "named values are written [name, value]", "the format has them so", graph)
+    def mend(node: NodeSpec) -> Any:
+        params_type = params_type_of(node)
+        return positional(params_type, changed(node, to_pair)) if params_type else node.params
+
+    return with_each(state, mend, "named values are written [name, value]", "the format has them so")
 
 
 def swapped_selectors(state: State) -> Iterator[Proposal]:
@@ -49,24 +49,23 @@ def swapped_selectors(state: State) -> Iterator[Proposal]:
             case _:
                 return given
 
-    for node in state.graph.nodes:
-        mended = changed(node, to_selector)
-        if mended != node.params:
-            graph = with_params(state.graph, node, mended)
-            yield Proposal(node.id, "a variable is written [variable, node id]", "no node has the other id", graph)
+    what = "a variable is written [variable, node id]"
+    return with_each(state, partial(changed, change=to_selector), what, "no node has the other id")
 
 
 def texts(state: State) -> Iterator[Proposal]:
     """Write null as an empty text, and an object as lines of ``name: value``, where a text of these is needed."""
+
+    def without_null(wanted: Any, given: Any) -> Any:
+        return "" if given is None and wanted in (Text, str) else given
+
     for node in state.graph.nodes:
         lines = {name: _lines(value) for name, value in params_of(node).items() if _should_be_lines(node, name, value)}
         if lines:
             graph = with_params(state.graph, node, {**params_of(node), **lines})
             yield Proposal(node.id, f"{' and '.join(lines)}: lines of name: value", "a text of lines is needed", graph)
-        mended = changed(node, lambda wanted, given: "" if given is None and wanted in (Text, str) else given)
-        if mended != node.params:
-            graph = with_params(state.graph, node, mended)
-            yield Proposal(node.id, "null is written as an empty text", "a text is needed there", graph)
+    what = "null is written as an empty text"
+    yield from with_each(state, partial(changed, change=without_null), what, "a text is needed there")
 
 
 def _should_be_lines(node: NodeSpec, name: str, value: Any) -> bool:
@@ -97,29 +96,32 @@ def cases(state: State) -> Iterator[Proposal]:
             case _:
                 return given
 
-    for node in state.graph.nodes:
+    def mend(node: NodeSpec) -> Any:
         given = list_of(params_of(node).get("cases"))
-        if node.type == "if-else" and all(len(case) == 2 and isinstance(case[1], list) for case in map(list_of, given)):
-            mended = [[logic, [to_condition(each, node) for each in conditions]] for logic, conditions in given]
-            if mended != given:
-                graph = with_params(state.graph, node, {**params_of(node), "cases": mended})
-                yield Proposal(node.id, "cases are written [logic, [conditions]]", "the format has them so", graph)
+        if node.type != "if-else" or not all(
+            len(case) == 2 and isinstance(case[1], list) for case in map(list_of, given)
+        ):
+            return node.params
+        mended = [[logic, [to_condition(each, node) for each in conditions]] for logic, conditions in given]
+        return {**params_of(node), "cases": mended} if mended != given else node.params
+
+    return with_each(state, mend, "cases are written [logic, [conditions]]", "the format has them so")
 
 
 def comparisons(state: State) -> Iterator[Proposal]:
     """Replace comparisons of another type: ``=`` of a text, ``is`` of a number."""
-    for node in state.graph.nodes:
-        known = state.known(node)
-        if node.type != "if-else" or known is None:
-            continue
-        cases = list_of(node.params["cases"])
-        mended = [
-            [logic, [_with_operator(state, condition) for condition in conditions]] for logic, conditions in cases
+
+    def mend(node: NodeSpec) -> Any:
+        if node.type != "if-else" or state.known(node) is None:
+            return node.params
+        cases = [
+            [logic, [_with_operator(state, condition) for condition in conditions]]
+            for logic, conditions in list_of(node.params["cases"])
         ]
-        if mended != cases:
-            why = "the variable's type has no other comparison that means it"
-            yield Proposal(node.id, "comparisons are those of the variables' types", why,
-                           with_params(state.graph, node, {**node.params, "cases": mended}))  # fmt: skip
+        return {**node.params, "cases": cases}
+
+    why = "the variable's type has no other comparison that means it"
+    return with_each(state, mend, "comparisons are those of the variables' types", why)
 
 
 _TEXT_OPERATORS = {"=": "is", "≠": "is not", "equals": "is", "equal": "is", "not equals": "is not", "not in": "not contains",

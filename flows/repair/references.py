@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterator
+from functools import partial
 from typing import Any
 
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.repair.spelling import with_named_inputs, with_references
-from operad.flows.repair.state import Proposal, State, params_of, with_params
-from operad.flows.repair.walk import changed
+from operad.flows.repair.state import Proposal, State, params_of, with_each
+from operad.flows.repair.walk import changed, declared
 from operad.operators.variables import Selector, Text
 
 _DOTTED_REFERENCE = re.compile(r"\s*(?:\{\{\s*)?#?\s*['\"]?([\w-]+)['\"]?\s*\.\s*([\w.]+)\s*#?\s*(?:\}\})?\s*")
-
-
 _BARE_REFERENCE = re.compile(r"\{\{#\s*['\"]?([^\W\d]\w*)['\"]?\s*#\}\}")
 
 
@@ -35,22 +34,14 @@ def selectors_in_texts(state: State) -> Iterator[Proposal]:
             case _:
                 return given
 
-    for node in state.graph.nodes:
-        mended = changed(node, to_text)
-        if mended != node.params:
-            what = "a selector in a text is written {{#id.variable#}}"
-            yield Proposal(node.id, what, "a text names variables so", with_params(state.graph, node, mended))
+    what = "a selector in a text is written {{#id.variable#}}"
+    return with_each(state, partial(changed, change=to_text), what, "a text names variables so")
 
 
 def references(state: State) -> Iterator[Proposal]:
     """Correct references in texts, such as ``{{3.text}}``, ``{{#3.text}}``, ``{#3.text#}`` and ``{{#text.3#}}``."""
-    for node in state.graph.nodes:
-        mended = with_references(state.graph, node)
-        if mended != node.params:
-            why = "there is a node with that id"
-            yield Proposal(
-                node.id, "references are spelt {{#id.variable#}}", why, with_params(state.graph, node, mended)
-            )
+    what = "references are spelt {{#id.variable#}}"
+    return with_each(state, partial(with_references, state.graph), what, "there is a node with that id")
 
 
 def as_selector(given: Any, graph: NodeGraph) -> Selector | None:
@@ -79,20 +70,20 @@ def _selector_of_pair(first: str, second: str, ids: Collection[str]) -> Selector
 
 def bare_references(state: State) -> Iterator[Proposal]:
     """Add the node to references such as ``{{#text#}}``, if a single node before has the variable."""
-    for node in state.graph.nodes:
-        if node.type == "template-transform":
-            yield from _bare_in_template(state, node)
-            continue
 
-        def change(wanted: Any, given: Any, node: NodeSpec = node) -> Any:
+    def mend(node: NodeSpec) -> Any:
+        def change(wanted: Any, given: Any) -> Any:
             if wanted is not Text or not isinstance(given, str):
                 return given
-            return _BARE_REFERENCE.sub(lambda found: _with_node(state, node, found), given)
+            return _BARE_REFERENCE.sub(partial(_with_node, state, node), given)
 
-        mended = changed(node, change)
-        if mended != node.params:
-            why = "no other node before it, or right before it, has a variable of that name"
-            yield Proposal(node.id, "references name the node, too", why, with_params(state.graph, node, mended))
+        return node.params if node.type == "template-transform" else changed(node, change)
+
+    why = "no other node before it, or right before it, has a variable of that name"
+    yield from with_each(state, mend, "references name the node, too", why)
+    yield from with_each(
+        state, _bare_in_template, "template: {{#name#}} is {{ name }}", "it is a variable of the template"
+    )
 
 
 def named_inputs(state: State) -> Iterator[Proposal]:
@@ -103,18 +94,14 @@ def named_inputs(state: State) -> Iterator[Proposal]:
         yield Proposal(", ".join(mended), "{{name}} reads the input", "nothing else reads the input", named)
 
 
-def _bare_in_template(state: State, node: NodeSpec) -> Iterator[Proposal]:
-    """Yield the proposal to write ``{{#name#}}`` in a template as ``{{ name }}`` if the template declares the name."""
-    params = params_of(node)
-    template = params.get("template")
-    if not isinstance(template, str) or not isinstance(params.get("variables"), list):
-        return
-    names = {item[0] for item in map(list_of, list_of(params["variables"])) if item and isinstance(item[0], str)}
+def _bare_in_template(node: NodeSpec) -> Any:
+    """Return a template's parameters with ``{{#name#}}`` written ``{{ name }}`` if the template declares the name."""
+    template = params_of(node).get("template")
+    if node.type != "template-transform" or not isinstance(template, str):
+        return node.params
+    names = declared(node.params, "variables")
     mended = _BARE_REFERENCE.sub(lambda found: f"{{{{ {found[1]} }}}}" if found[1] in names else found[0], template)
-    if mended != template:
-        why = "it is a variable of the template"
-        graph = with_params(state.graph, node, {**params, "template": mended})
-        yield Proposal(node.id, "template: {{#name#}} is {{ name }}", why, graph)
+    return {**params_of(node), "template": mended}
 
 
 def _with_node(state: State, node: NodeSpec, found: re.Match[str]) -> str:

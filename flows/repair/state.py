@@ -154,6 +154,14 @@ def with_params(graph: NodeGraph, node: NodeSpec, params: Any) -> NodeGraph:
     return replace(graph, nodes=[replace(other, params=params) if other is node else other for other in graph.nodes])
 
 
+def with_each(state: State, mend: Callable[[NodeSpec], Any], what: str, why: str) -> Iterator[Proposal]:
+    """Yield a proposal for each node whose parameters a function changes."""
+    for node in state.graph.nodes:
+        mended = mend(node)
+        if mended != node.params:
+            yield Proposal(node.id, what, why, with_params(state.graph, node, mended))
+
+
 def with_edges(graph: NodeGraph, edges: list[Edge]) -> NodeGraph:
     """Return the workflow with these edges, without duplicates."""
     kept: dict[tuple[str, int, str, str], Edge] = {}

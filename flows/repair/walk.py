@@ -102,11 +102,3 @@ def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
         return given
 
     return changed(node, change)
-
-
-def ids_renamed(nodes: Sequence[NodeSpec], names: Mapping[str, str]) -> list[Any]:
-    """Return the parameters of each node, with the ids of nodes in them replaced, from old to new."""
-    return [
-        renamed(node, lambda selector: Selector(selector.variable, names.get(selector.node, selector.node)))
-        for node in nodes
-    ]

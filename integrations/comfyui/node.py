@@ -77,6 +77,11 @@ class ComfyUINode(NodeOperator[ComfyUIParams]):
         """Return the types of its outputs."""
         return {"files": T.ARRAY_FILE, "text": T.STRING}
 
+    @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """Output with the texts of the server."""
+        return ("text",)
+
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield the faults of the workflow, and inputs that it does not have."""
         issues = list(issues_of(self.params.workflow))

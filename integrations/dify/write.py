@@ -165,7 +165,7 @@ class Writer:
             data |= {"isInIteration": not in_loop, "isInLoop": in_loop}
             data["loop_id" if in_loop else "iteration_id"] = self.names.write_id(spec.parent)
         written = mapping.write(fields, self.node_context(spec.id)) if mapping else fields
-        return {**written, **(write_failure(fields.get("failure")) if mapping else {}), **data}
+        return {**written, **(write_failure(fields.get("failure"), data["type"]) if mapping else {}), **data}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
         """Return the fields around the data of a node."""

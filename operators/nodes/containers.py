@@ -379,6 +379,11 @@ class SubWorkflow(NodeOperator[SubWorkflowParams]):
         """Return the types of the declared results."""
         return {output.name: output.type for output in self.params.outputs}
 
+    @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """The declared results: their types are known, their content is not."""
+        return [output.name for output in self.params.outputs]
+
     async def compute(self, call: NodeCall) -> NodeResult:
         """Run the workflow."""
         name = self.params.workflow

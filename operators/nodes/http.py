@@ -128,6 +128,11 @@ class _Request(NodeOperator[ParamsT]):
         """Return the types of the outputs."""
         return {"body": T.STRING, "status_code": T.NUMBER, "headers": T.OBJECT, "files": T.ARRAY_FILE}
 
+    @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """Outputs with the content of the response."""
+        return ("body", "headers", "files")
+
     def _url(self, declared: Selector | Text, call: NodeCall | Filling) -> str:
         """Return the URL from a variable or a text.
 
@@ -174,12 +179,12 @@ class HttpRequest(_Request[HttpParams]):
 class Request(_Request[RequestParams]):
     """Sends a request to an address of the web, with method, headers, query, body and key.
 
-    An answer with a status of 400 or more counts as a failure only where `failure` is given.
+    An answer with a status of 400 or more counts as a failure only where `failure` is given; generated workflows give it.
     """
 
     type = "request"
     params_type = RequestParams
-    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password; name keys as {{secret.NAME}}. A status of 400 or more fails only with `failure`.'
+    hint = 'headers and params have lines of name: value. body of json, raw-text or binary has one part, named ""; in json, variables stand in quotes. authorization by basic has the key name:password; name keys as {{secret.NAME}}. A status of 400 or more ends the run, unless `failure` says otherwise or a node reads status_code.'
     example = {
         "url": ["link", "1"],
         "method": "post",

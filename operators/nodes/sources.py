@@ -114,6 +114,11 @@ class ToolNode(NodeOperator[ToolParams]):
         return {"text": T.STRING, "json": T.ANY}
 
     @property
+    def unknown_outputs(self) -> Sequence[str]:
+        """Outputs with the result of the tool."""
+        return ("text", "json")
+
+    @property
     def secret_uses(self) -> Sequence[SecretUse]:
         """Secrets that the servers of the tools get."""
         return () if self.params.tool in self.services.workflows else secret_uses_of(self.services.known_tools)

@@ -12,15 +12,17 @@ from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOper
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.sandbox.code import call_code, check_code, parameters_of
 from operad.operators.sandbox.javascript import call_javascript, check_javascript
-from operad.operators.sandbox.template import check_template, names_of, render_template
-from operad.operators.sandbox.uses import walked_through
+from operad.operators.sandbox.template import check_template, names_of, render_template, template_parts_read
+from operad.operators.sandbox.uses import PartRead, parts_read, walked_through
 from operad.operators.variables import (
+    FILE_FIELDS,
     Selector,
     Text,
     Values,
     Variables,
     VariableType,
     fits,
+    no_file_part,
     plain,
     short_json,
 )
@@ -48,6 +50,21 @@ class Declared(NamedTuple):
 def issue_text(issue: Issue) -> str:
     """Return the message of an issue in code or a template, with its line unless the message contains it."""
     return issue.message if not issue.where or issue.where in issue.message else f"{issue.where}: {issue.message}"
+
+
+def _file_faults(
+    where: str, reads: Sequence[PartRead], variables: Sequence[Argument], type_of: TypeOf
+) -> Iterator[Fault]:
+    """Yield the parts of files that code or a template reads and that files do not have."""
+    kinds = {argument.name: type_of(argument.value) for argument in variables}
+    for name, part, of_item, line, as_attribute in dict.fromkeys(reads):
+        if kinds.get(name) is not (T.ARRAY_FILE if of_item else T.FILE):
+            continue
+        what = f"an item of {name!r}" if of_item else repr(name)
+        if part not in FILE_FIELDS:
+            yield Fault(where, f"line {line}: {no_file_part(what, part)}", "file-part")
+        elif as_attribute:
+            yield Fault(where, f"line {line}: in code, a file is an object: write [{part!r}], not .{part}", "file-part")
 
 
 class CodeParams(NodeParams):
@@ -94,6 +111,7 @@ class Code(NodeOperator[CodeParams]):
         if not any(issue.code == "code" for issue in wrong):
             arguments = [each.name for each in self.params.variables]
             yield from (Fault("variables", fault) for fault in parameters_of(self.params.code).mismatches(arguments))
+        yield from _file_faults("code", parts_read(self.params.code), self.params.variables, type_of)
         walked = walked_through(self.params.code)
         for number, (name, selector) in enumerate(self.params.variables):
             if name in walked and (kind := type_of(selector)) in (T.NUMBER, T.BOOLEAN):
@@ -167,6 +185,7 @@ class TemplateTransform(NodeOperator[TemplateParams]):
             for name in names_of(self.params.template)
             if name not in names
         )
+        yield from _file_faults("template", template_parts_read(self.params.template), self.params.variables, type_of)
 
     async def compute(self, call: NodeCall) -> Values:
         """Render the template."""

@@ -251,15 +251,7 @@ class Conversation:
             try:
                 return _read(form, turn)
             except (SchemaMismatch, ValueError) as mismatch:
-                if _was_cut(turn) and _was_cut(before):  # more room did not help
-                    lengths = f"{before.usage.completion_tokens:,} and {turn.usage.completion_tokens:,} tokens"
-                    raise AnswerError(
-                        f"{self.model.name} was cut off twice, after {lengths}: at the most tokens that an answer may "
-                        f"have{_RAISE_MAX_TOKENS}"
-                    ) from None
-                if _was_cut(turn):
-                    most = max(self._settings.max_tokens or self.model.max_tokens or 0, turn.usage.completion_tokens)
-                    self._settings = ModelSettings(max_tokens=MORE_ROOM * most or None).over(self._settings)
+                self._give_room(before, turn)
                 raise UnfitError(_fault_text(mismatch, turn)) from mismatch
 
         try:
@@ -270,6 +262,23 @@ class Conversation:
                 f"{self.model.name} gave no answer that fits its schema in {max_repairs + 1} tries; "
                 f"the last was {shortened(turn.text, MAX_EXCERPT)!r}: {unfit}{cut}"
             ) from None
+
+    def _give_room(self, before: Completion, turn: Completion) -> None:
+        """Raise the maximum of an answer's tokens if an answer was cut off.
+
+        Raises:
+            AnswerError: The answer before was cut off, too.
+        """
+        if not _was_cut(turn):
+            return
+        if _was_cut(before):
+            lengths = f"{before.usage.completion_tokens:,} and {turn.usage.completion_tokens:,} tokens"
+            raise AnswerError(
+                f"{self.model.name} was cut off twice, after {lengths}: at the most tokens that an answer may have"
+                f"{_RAISE_MAX_TOKENS}"
+            ) from None
+        most = max(self._settings.max_tokens or self.model.max_tokens or 0, turn.usage.completion_tokens)
+        self._settings = ModelSettings(max_tokens=MORE_ROOM * most or None).over(self._settings)
 
     @property
     def _native_tools(self) -> bool:

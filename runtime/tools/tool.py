@@ -73,6 +73,7 @@ class Tool(Value, Generic[P, R]):
         approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of the
             call by name, and returns True if a person is to be asked: ``approve=lambda amount: amount > 100``.
         pin: Hash of what a server says of the tool, to which an approval applies; empty for functions.
+        read_only: True if the tool changes nothing; generated workflows then call it without a person's approval.
     """
 
     name: str = Field(pattern=f"^{_NAME.pattern}$")
@@ -83,8 +84,9 @@ class Tool(Value, Generic[P, R]):
     id: str = Field(default_factory=new_id)
     approve: Annotated[Approve, PlainSerializer(bool, when_used="json")] = False
     pin: str = ""
+    read_only: bool = False
 
-    _indifferent = Value._indifferent | {"approve", "pin"}
+    _indifferent = Value._indifferent | {"approve", "pin", "read_only"}
     _signature: Signature | None = PrivateAttr(default=None)
 
     def __getstate__(self) -> dict[Any, Any]:

@@ -229,7 +229,8 @@ class Chats:
             }
             return
         graph = replace(design.graph, name=original.name if base is NOTHING else design.graph.name)
-        self._drafts[file.name] = Draft(version, graph, f"{draft.words} {words}" if draft else words)
+        said = graph.instructions[-1]  # without keys
+        self._drafts[file.name] = Draft(version, graph, f"{draft.words} {said}" if draft else said)
         self._plans.pop(file.name, None)
         for message in _remarks(design):
             yield message

@@ -3,6 +3,7 @@
     workflow: translate
     instructions: [Translate a text.]   # the instructions it was generated from, round by round
     notes: [Only plain text.]           # what it does not fulfil, and assumptions
+    samples: {5: {temp: 21}}            # what other systems answer to nodes, for dry runs and tests; runs ignore them
     nodes:
       1: {type: start, variables: {text: string}}
       2:
@@ -74,7 +75,7 @@ def is_it(data: bytes) -> bool:
 
 def _losses(graph: NodeGraph) -> list[Issue]:
     """Return the values that are not kept exactly: those that JSON does not have."""
-    of_workflow = [("what is extra of the workflow", "", graph.extra)]
+    of_workflow = [("what is extra of the workflow", "", graph.extra), ("a sample of an answer", "", graph.samples)]
     of_nodes = [
         (subject, node.id, value)
         for node in graph.nodes

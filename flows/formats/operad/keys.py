@@ -5,7 +5,7 @@ from __future__ import annotations
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 
-TOP = ("workflow", "instructions", "notes", "nodes", "edges", "order", "extra")
+TOP = ("workflow", "instructions", "notes", "samples", "nodes", "edges", "order", "extra")
 """Keys of a workflow."""
 
 EDGE = ("from", "to", "port", "input", "extra")

@@ -56,6 +56,7 @@ class Reader:
         name = self._read_text(root, "workflow", (), name)
         instructions = self._read_texts(root, "instructions")
         notes = self._read_texts(root, "notes")
+        samples = self._read_mapping(root.get("samples", {}), ("samples",))
         extra = self._read_extra(root, ())
         if "nodes" in root:
             self._read_nodes(root["nodes"], ("nodes",), "")
@@ -66,7 +67,7 @@ class Reader:
         edges = self._ordered(self._with_else_ports(), root.get("order"))
         if self._issues:
             raise InvalidError(self._document.name, self._issues)
-        return NodeGraph(self._nodes, edges, name, extra, instructions, notes)
+        return NodeGraph(self._nodes, edges, name, extra, instructions, notes, samples)
 
     # Nodes
 

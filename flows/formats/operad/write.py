@@ -30,6 +30,9 @@ def dump(graph: NodeGraph) -> bytes:
     if graph.notes:
         root["notes"] = value_node(plain(graph.notes))
     by_id = graph.by_id
+    if graph.samples:
+        samples = [(id_node(node_id), value_node(plain(answer))) for node_id, answer in graph.samples.items()]
+        root["samples"] = yaml.MappingNode("tag:yaml.org,2002:map", samples)
     edges_into: dict[str, list[tuple[int, Edge]]] = {}
     for number, edge in enumerate(graph.edges):
         edges_into.setdefault(edge.target, []).append((number, edge))

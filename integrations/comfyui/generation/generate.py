@@ -18,6 +18,7 @@ from operad.integrations.comfyui.generation.drafts import MAX_LINES, read_lines
 from operad.integrations.comfyui.generation.prompts import CODE_TOKENS, fits
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage
 
 # Conversion of an existing ComfyUI workflow to code for a model, and back; unchanged nodes keep their layout.
@@ -141,7 +142,9 @@ class ComfyDesigner(Designer):
                 f"{base.name}: its code has {len(code):,} characters and {len(base.nodes):,} nodes; a model is shown "
                 f"{4 * CODE_TOKENS:,} and {MAX_LINES} at most: change a part of it"
             )
-        return job.model_copy(update={"inputs": {CODE: code, ROUNDS: list(base.instructions)}})
+        return job.model_copy(
+            update={"inputs": {**job.inputs, CODE: code, ROUNDS: [name_keys(each).text for each in base.instructions]}}
+        )
 
     def graph_of(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
         """Return the workflow in a message of the expert; None if it holds none."""

@@ -311,6 +311,59 @@ def test_stages_that_ask_nobody_are_not_printed(generate):
     assert told == ["round 1  plan: running", "round 1  plan: done", "round 1  accepted: accepted; 0 findings"]
 
 
+WEATHER = {
+    "reasoning": "",
+    "nodes": [
+        {"id": "1", "type": "start", "after": [], "params": {"variables": [{"name": "city", "type": "string"}]}},
+        {
+            "id": "2",
+            "type": "request",
+            "after": ["1"],
+            "params": {
+                "url": "https://api.weather.example/v1?q={{#1.city#}}",
+                "method": "get",
+                "authorization": {"type": "bearer", "key": "sk-live-abc123SECRET"},
+            },
+        },
+        {"id": "3", "type": "end", "after": ["2"], "params": {"outputs": [{"name": "weather", "value": "2.body"}]}},
+    ],
+}
+
+
+@pytest.mark.parametrize("name", ["flow.yaml", "flow.dify.yml"])
+def test_a_key_in_the_request_is_in_no_prompt_and_no_file_and_a_key_of_the_model_is_a_secret(operad, name):
+    request = "Ask https://api.weather.example for a city (variable city) with the key sk-live-abc123SECRET: weather."
+    with ScriptedModel(scripted(WEATHER)) as endpoint:
+        status, out, err = operad("generate", request, "-o", name, "--base-url", endpoint.base_url)
+        assert "abc123SECRET" not in json.dumps(endpoint.requests)
+        assert "{{secret.WEATHER_KEY}}" in json.dumps(endpoint.requests)
+    assert status == 0, err
+    assert "note: a key in the request was not stored; give it by: operad secrets set WEATHER_KEY\n" in err
+    assert "abc123SECRET" not in out + err + Path(name).read_text()
+    assert operad("check", name)[0] == 0
+
+
+def test_a_step_that_deletes_waits_for_a_person_until_the_request_says_otherwise(operad, generate):
+    deleting = json.loads(
+        json.dumps(WEATHER).replace('"get"', '"delete"').replace("sk-live-abc123SECRET", "{{secret.K}}")
+    )
+    status, _, err = generate(scripted(deleting), "Delete a city.", "-o", "flow.yaml")
+    assert status == 0, err
+    assert "note: node approve-2 asks a person before node 2 (DELETE https://api.weather.example/v1)" in err
+    assert "note: the workflow sends the secret K; give it by: operad secrets set K\n" in err
+    assert operad("check", "flow.yaml")[0] == 0
+    unasked = {
+        "reasoning": "",
+        "nodes": [{"id": "2", "after": ["1"]}],
+        "drop": ["approve-2"],
+        "unapproved": {"2": "you asked for it"},
+    }
+    status, _, err = generate(scripted(unasked), "Delete without asking.", "--continue", "flow.yaml", "-o", "flow.yaml")
+    assert status == 0, err
+    assert "node 2 (DELETE https://api.weather.example/v1) runs without approval: you asked for it" in err
+    assert [spec.type for spec in read(Path("flow.yaml").read_bytes(), "flow")[1].nodes] == ["start", "request", "end"]
+
+
 @pytest.mark.parametrize("name", ["flow.yaml", "flow.dify.yml"])
 def test_notes_that_a_change_makes_wrong_are_dropped_and_printed(generate, name):
     noted = {**GREETING, "notes": ["The greeting is in Latin.", "Names are not checked."]}

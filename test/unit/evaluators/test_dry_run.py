@@ -1,11 +1,12 @@
 """Dry runs: what breaks a workflow is found without a model, a file or the web."""
 
 import sys
+from dataclasses import replace
 from itertools import pairwise
 
 import pytest
 
-from operad.evaluators.design import dry_run
+from operad.evaluators.dry_run import DryRun, dry_run
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
 
@@ -156,14 +157,14 @@ async def test_a_node_that_fails_behind_any_branch_is_found(fork):
     assert issue.where == "4"
     assert "ValueError: no" in issue.message
     assert f"of node {fork.id})" in issue.message
-    assert done.branches_not_taken == ()
+    assert done.not_tried == ()
 
 
 @pytest.mark.parametrize("fork", [CLASSIFIER, PERSON, choice("3", ["is", "French"], ["start with", "G"], ["empty"])])
 async def test_each_branch_is_taken_once(fork):
     done = await dry_run(forked(fork, behind=breaks("4", "pass")))
     assert done.ended
-    assert done.branches_not_taken == ()
+    assert done.not_tried == ()
 
 
 async def test_the_words_of_conditions_are_said_by_models():
@@ -202,11 +203,11 @@ async def test_branches_that_no_value_takes_are_told_with_the_reason():
     long = NodeSpec("3", "if-else", {"cases": [[None, [[["n", "2"], "<", "50000"]]]]})
     done = await dry_run(forked(long, [counts]))
     assert done.ended
-    assert done.branches_not_taken == (
+    assert done.not_tried == (
         "port 1 (else) of node 3: 2.n (code) came to another value than the condition asks for",
     )  # fmt: skip
     never = choice("3", ["contains", "a"], ["is", "a"])
-    assert (await dry_run(forked(never))).branches_not_taken == (
+    assert (await dry_run(forked(never))).not_tried == (
         "port 1 of node 3: no made-up value of 1.language makes it hold",
     )
 
@@ -226,9 +227,7 @@ async def test_a_run_that_fails_before_a_branch_is_no_finding():
     fork = NodeSpec("3", "if-else", {"cases": [[None, [[["m", "2"], "is", "b"]]]]})
     done = await dry_run(forked(fork, [reads]), {"language": "a"})
     assert done.ended
-    assert done.branches_not_taken == (
-        "port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",
-    )
+    assert done.not_tried == ("port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",)
 
 
 async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
@@ -238,7 +237,7 @@ async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
     graph.nodes[-1].params["outputs"][0][1][0] = "body"
     done = await dry_run(graph)
     assert done.issues == ()
-    assert done.branches_not_taken == ()
+    assert done.not_tried == ()
 
 
 async def test_a_comfyui_server_is_not_asked():
@@ -254,4 +253,127 @@ async def test_a_comfyui_server_is_not_asked():
 async def test_a_file_is_always_given():
     fork = NodeSpec("3", "if-else", {"cases": [[None, [[["paper", "1"], "exists"]]]]})
     done = await dry_run(forked(fork, variables=[("language", "string"), ("paper", "file")]))
-    assert done.branches_not_taken == ("port 1 (else) of node 3: no made-up value of 1.paper makes it hold",)
+    assert done.not_tried == ("port 1 (else) of node 3: no made-up value of 1.paper makes it hold",)
+
+
+# Answers of other systems
+
+READS_TEMPERATURE = "import json\ndef main(t):\n    return {'m': json.loads(t)['current']['temp']}"
+
+
+def asks(id="2"):
+    return NodeSpec(id, "request", {"url": "https://api.weather.example/v1?q={{#1.city#}}"})
+
+
+def reads(text, variable=("body", "2"), id="3", output="string"):
+    params = {"code": text, "variables": [["t", list(variable)]], "outputs": [["m", output]]}
+    return NodeSpec(id, "code", params)
+
+
+def weather(*nodes, samples=None):
+    graph = chain(start(["city", "string"]), *nodes, ends("9", "m", nodes[-1].id))
+    return replace(graph, samples=samples or {})
+
+
+async def test_code_behind_a_request_that_fails_on_a_made_up_answer_is_not_tried():
+    done = await dry_run(weather(asks(), reads(READS_TEMPERATURE, output="number")))
+    assert done.ended
+    (said,) = done.not_tried
+    assert said.startswith("node 3 (code): it reads what node 2 is answered, which is unknown")
+    assert "KeyError: 'current'" in said
+
+
+@pytest.mark.parametrize(
+    "asking",
+    [
+        NodeSpec("2", "http-request", {"url": ["city", "1"]}),
+        NodeSpec("2", "tool", {"tool": "weather", "arguments": {"city": ["city", "1"]}}),
+        NodeSpec("2", "sub-workflow", {"workflow": "weather", "outputs": [["text", "string"]]}),
+    ],
+)
+async def test_other_systems_that_answer_in_an_unknown_form_are_no_fault_of_the_workflow(asking):
+    name = "body" if asking.type == "http-request" else "text"
+    done = await dry_run(weather(asking, reads(READS_TEMPERATURE, (name, "2"), output="number")))
+    assert done.ended
+    assert [said[:13] for said in done.not_tried] == ["node 3 (code)"]
+
+
+async def test_the_samples_of_a_workflow_are_what_its_nodes_are_answered():
+    checks = f"{READS_TEMPERATURE}\n".replace("return", "assert json.loads(t)['current']['temp'] == 21\n    return")
+    graph = weather(asks(), reads(checks, output="number"), samples={"2": {"current": {"temp": 21}}})
+    assert await dry_run(graph) == DryRun()
+    as_text = replace(graph, samples={"2": '{"current": {"temp": 21}}'})
+    assert await dry_run(as_text) == DryRun()
+    as_outputs = replace(graph, samples={"2": {"status_code": 200, "body": {"current": {"temp": 21}}}})
+    assert await dry_run(as_outputs) == DryRun()
+
+
+async def test_code_that_fails_on_a_sample_is_a_finding_that_names_the_sample():
+    graph = weather(asks(), reads(READS_TEMPERATURE, output="number"), samples={"2": {"now": {"temp": 21}}})
+    done = await dry_run(graph)
+    assert [issue.where for issue in done.issues] == ["3"]
+    assert done.issues[0].message.endswith("KeyError: 'current' (with the sample of what node 2 is answered)")
+    assert done.not_tried == ()
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("def main(t):\n    return {'m': t['current']}", "TypeError"),
+        ("def main(t):\n    return {'m': jsn.loads(t)}", "NameError"),
+        ("def main(t):\n    return {'n': t}", "main returned no 'm'"),
+    ],
+)
+async def test_code_that_fails_whatever_it_is_answered_is_a_finding(text, told):
+    done = await dry_run(weather(asks(), reads(text)))
+    assert [issue.where for issue in done.issues] == ["3"]
+    assert told in done.issues[0].message
+
+
+async def test_a_failure_that_reads_no_answer_stays_a_finding_beside_and_behind_a_request():
+    broken = reads("def main(t):\n    return {'m': {}[t]}", ("city", "1"), "4")
+    done = await dry_run(weather(asks(), reads(READS_TEMPERATURE, output="number"), broken))
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert [said[:13] for said in done.not_tried] == ["node 3 (code)"]
+
+
+async def test_a_model_that_reads_an_unknown_answer_gives_a_known_one():
+    llm = NodeSpec("3", "llm", {"system": "", "user": "{{#2.body#}}"})
+    done = await dry_run(weather(asks(), llm, reads("def main(t):\n    return {'m': {}[t]}", ("text", "3"), "4")))
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert done.not_tried == ()
+
+
+async def test_nodes_behind_a_node_that_was_not_tried_run_with_values_of_the_declared_types():
+    later = NodeSpec("4", "template-transform", {"variables": [["n", ["m", "3"]]], "template": "{{ 1 / (n - 1) }}"})
+    graph = weather(asks(), reads(READS_TEMPERATURE, output="number"), later)
+    graph.nodes[-1].params["outputs"][0][1][0] = "output"
+    done = await dry_run(graph)
+    assert done.ended
+    assert [said.partition(":")[0] for said in done.not_tried] == ["node 3 (code)", "node 4 (template-transform)"]
+
+
+async def test_items_of_an_unknown_list_are_unknown_and_items_of_a_known_one_are_not():
+    inside = [NodeSpec("4-1", "iteration-start", {}, "4"), replace(reads("def main(t):\n    return {'m': {}[t]}", ("item", "4"), "4-2"), parent="4")]  # fmt: skip
+    lists = reads("import json\ndef main(t):\n    return {'m': json.loads(t)['names']}", output="array[string]")
+    loop = NodeSpec("4", "iteration", {"iterator_selector": ["m", "3"], "output_selector": ["m", "4-2"]})
+
+    def over(iterator):
+        each = replace(loop, params={**loop.params, "iterator_selector": iterator})
+        nodes = [start(["city", "string"], ["names", "array[string]"]), asks(), lists, each, *inside, ends("9", "output", "4")]  # fmt: skip
+        edges = [Edge("1", "2"), Edge("2", "3"), Edge("3", "4"), Edge("4-1", "4-2"), Edge("4", "9")]
+        return NodeGraph(nodes, edges)
+
+    unknown = await dry_run(over(["m", "3"]))
+    assert unknown.ended
+    assert [said.partition(":")[0] for said in unknown.not_tried] == ["node 3 (code)", "node 4-2 (code)"]
+    known = await dry_run(over(["names", "1"]))
+    assert [issue.where for issue in known.issues] == ["4"]
+
+
+async def test_conditions_on_unknown_answers_take_each_branch_and_answers_made_up_for_one_are_no_finding():
+    fork = NodeSpec("3", "if-else", {"cases": [[None, [[["body", "2"], "contains", "error"]]]]})
+    behind = reads("import json\ndef main(t):\n    return {'m': json.loads(t)['x']}", id="4")
+    done = await dry_run(forked(fork, [asks()], behind, variables=[("language", "string"), ("city", "string")]))
+    assert done.ended
+    assert [said.partition(":")[0] for said in done.not_tried] == ["node 4 (code)"]

@@ -31,11 +31,11 @@ import os, sys
 import anyio
 from mcp.server.mcpserver import MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
-from mcp.types import CallToolResult, ImageContent
+from mcp.types import CallToolResult, ImageContent, ToolAnnotations
 
 server = MCPServer("demo", log_level="CRITICAL")
 
-@server.tool()
+@server.tool(annotations=ToolAnnotations(read_only_hint=True))
 def add(a: int, b: int = 1) -> int:
     """Add two numbers."""
     return a + b
@@ -140,6 +140,7 @@ async def test_a_servers_tools_are_listed_called_and_closed(
         assert by_name["add"].description == "Add two numbers."
         assert by_name["add"].parameters["required"] == ["a"]
         assert by_name["add"].id == f"{demo.id}/add"
+        assert [tool.name for tool in tools if tool.read_only] == ["add"]
         assert await by_name["add"].call({"a": 1}) == "2"
         assert await by_name["picture"].call({}) == [Blob(data=b"\0\0\0", media_type="image/png")]
         assert await by_name["figures"].call({}) == '{"sum": 1}'

@@ -2,9 +2,12 @@
 
 from dataclasses import replace
 
+import pytest
+
 from operad.flows.edit.batch import apply
 from operad.flows.edit.short import parse
 from operad.flows.formats.operad import dump, dump_over, load
+from operad.runtime.values.errors import InvalidError
 
 FILE = b"""\
 # what this is for
@@ -32,6 +35,17 @@ nodes:
   4: {type: end, after: 3, outputs: [[out, [output, '3']]]}
 # bye
 """
+
+
+def test_samples_of_answers_come_back_and_keep_their_text():
+    text = FILE.replace(b"\nnodes:", b"samples:\n  # as of today\n  '3-2':   {temp: 21}\nnodes:", 1)
+    graph = load(text, "translate")
+    assert graph.samples == {"3-2": {"temp": 21}}
+    assert load(dump(graph), "translate") == graph
+    assert dump_over(graph, text) == text
+    assert b"  # as of today\n  '3-2':   {temp: 22}\n" in dump_over(replace(graph, samples={"3-2": {"temp": 22}}), text)
+    with pytest.raises(InvalidError, match="f:2 samples: must be a mapping"):
+        load(b"workflow: x\nsamples: [1]\nnodes: {}\n", "f")
 
 
 def changed(*operations):

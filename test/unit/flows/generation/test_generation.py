@@ -435,7 +435,7 @@ def test_branches_behind_made_up_conditions_are_run_or_told(design):
     }  # fmt: skip
     made = design(Model(plan=[fork]), review=False)
     assert made.accepted
-    assert made.untaken == ["port 1 (else) of node 2: no made-up value of 1.paper makes it hold"]
+    assert made.not_tried == ["port 1 (else) of node 2: no made-up value of 1.paper makes it hold"]
 
 
 def test_a_judge_who_is_not_content_is_heeded(design):

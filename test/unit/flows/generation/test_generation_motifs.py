@@ -2,7 +2,7 @@
 
 import pytest
 
-from operad.evaluators.design import dry_run
+from operad.evaluators.dry_run import dry_run
 from operad.flows.formats.chat2workflow import issues_of
 from operad.flows.generation.designer import motifs, nearest
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES

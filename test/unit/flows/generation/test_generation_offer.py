@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from operad.configs.generation import NOTHING, Designer
-from operad.evaluators.design import dry_run
+from operad.evaluators.dry_run import dry_run
 from operad.flows.assemble import assemble
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation import prompts

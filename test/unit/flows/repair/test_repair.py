@@ -1,9 +1,11 @@
 """`operad.flows.repair` as a whole: the guards, hostile input, and recorded responses."""
 
+import importlib
 import itertools
 import json
 import re
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -243,3 +245,15 @@ def test_the_graph_of_any_format_is_mended():
     result = repair_graph(graph)
     assert [each.id for each in result.graph.nodes] == ["a", "b-c", "z"]
     assert not result.issues
+
+
+def test_the_benchmark_fails_with_a_line_for_each_aim_that_is_missed(monkeypatch):
+    monkeypatch.syspath_prepend(Path(__file__).parents[3] / "benchmark")
+    bench = importlib.import_module("bench_repair")
+    counts = {"responses": 10, "passed": 6, "sound": 5, "both": 4, "ended": 5}
+    result = {"columns": {"format": {"all": counts}}, "broken": {"format": []}}
+    assert list(bench.failures(result, {"format": {"passed": 0.6, "ended of the sound": 1.0}})) == []
+    assert list(bench.failures({**result, "broken": {"format": ["a Task_1"]}}, {"format": {"passed": 0.61}})) == [
+        "aim missed: passed, format: 60.00%, and at least 61.0% is the aim",
+        "broken by the repair, format: a Task_1",
+    ]

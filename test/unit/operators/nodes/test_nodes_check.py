@@ -13,6 +13,7 @@ from operad.flows.assemble import assemble
 from operad.flows.check import MOST_LEVELS, check
 from operad.flows.formats.chat2workflow import issues_of, load, parent_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime import InvalidError
 from operad.runtime.values import base_errors, hints
@@ -154,7 +155,8 @@ CASES = {
         (
             "undefined-variable",
             "9",
-            "outputs[0].value: 'f.kind' of '1': node '1' (start) has no variable 'f.kind'; it has: x, xs, f, n",
+            "outputs[0].value: 'f.kind' of '1': 'f' is a file, which has no 'kind'; it has: type, name, size, "
+            "extension, mime_type; its text is what a document-extractor gives",
         ),
     ),
     "not-before": (
@@ -880,3 +882,91 @@ def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkey
     assert sum(issue.code == "undefined-variable" for issue in issues) == count
     assert 0 < sum(compared) <= hints.MOST_COMPARED
     assert max(len(issue.message) for issue in issues) < 2_000
+
+
+# Parts of files
+
+FILE_HAS = "it has: type, name, size, extension, mime_type, filename; its text is what a document-extractor gives"
+
+
+def of_files(kind, **params):
+    """What is wrong with code or a template that gets a file and a list of files."""
+    start = ("1", "start", {"variables": [["doc", "file"], ["docs", "array[file]"], ["o", "object"]]})
+    given = [[name, [name, "1"]] for name in ("doc", "docs", "o")]
+    output = {"outputs": [["output", "string"]]} if kind == "code" else {}
+    nodes = (start, ("2", kind, {"variables": given, **output, **params}), END)
+    return [message for code, _, message in found(nodes, EDGES) if code == "file-part"]
+
+
+@pytest.mark.parametrize(
+    ("template", "told"),
+    [
+        ("# {{ doc.file_name }}", f"template: line 1: 'doc' is a file, which has no 'file_name' (did you mean 'filename'?); {FILE_HAS}"),
+        ("\n{{ doc['title'] | upper }}", f"template: line 2: 'doc' is a file, which has no 'title'; {FILE_HAS}"),
+        ("{% for each in docs %}{{ each.url }}{% endfor %}", f"template: line 1: an item of 'docs' is a file, which has no 'url'; {FILE_HAS}"),
+        ("{{ docs[0].text }}", f"template: line 1: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
+    ],
+)  # fmt: skip
+def test_a_template_that_reads_what_files_do_not_have_is_told_what_they_have(template, told):
+    assert of_files("template-transform", template=template) == [told]
+
+
+@pytest.mark.parametrize(
+    "template",
+    [
+        "{{ doc.name }} {{ doc['mime_type'] }} {{ doc.filename }} {{ doc }} {{ o.title }} {{ docs.title }} {{ doc.items() }}",
+        "{% for each in docs %}{{ each.name }} {{ loop.index }}{% endfor %}",
+        "{% if doc.title %}{{ doc.title }}{% endif %}{{ doc.url or doc.name }}{{ doc.text | default('none') }}",
+        "{% set doc = o %}{{ doc.title }}{% for o in docs %}{% for docs in o %}{{ docs.title }}{% endfor %}{% endfor %}",
+    ],
+)
+def test_a_template_may_read_what_files_have_and_what_it_can_do_without(template):
+    assert of_files("template-transform", template=template) == []
+
+
+def main(*lines):
+    return "def main(doc, docs, o):\n" + "".join(f"    {line}\n" for line in lines) + "    return {'output': ''}"
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("t = doc['title']", f"code: line 2: 'doc' is a file, which has no 'title'; {FILE_HAS}"),
+        ("t = doc.get('url')", f"code: line 2: 'doc' is a file, which has no 'url'; {FILE_HAS}"),
+        ("t = [each['text'] for each in docs]", f"code: line 2: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
+        ("t = docs[0]['text']", f"code: line 2: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
+        ("t = doc.name", "code: line 2: in code, a file is an object: write ['name'], not .name"),
+    ],
+)  # fmt: skip
+def test_code_that_reads_what_files_do_not_have_is_told_what_they_have(line, told):
+    assert of_files("code", code=main(line)) == [told]
+
+
+@pytest.mark.parametrize(
+    "lines",
+    [
+        ["t = doc['name'] + doc.get('extension') + o['title'] + str(doc.keys())"],
+        ["if 'title' in doc:", "    t = doc['title']"],
+        ["try:", "    t = doc['title']", "except KeyError:", "    t = ''"],
+        ["t = doc.get('title') or doc['name']", "u = doc.get('url', '')"],
+        ["doc = o", "t = doc['title']"],
+        ["for each in docs:", "    each = o", "    t = each['title']"],
+    ],
+)
+def test_code_may_read_what_files_have_and_what_it_can_do_without(lines):
+    assert of_files("code", code=main(*lines)) == []
+
+
+def test_a_reference_to_what_files_do_not_have_is_told_what_they_have():
+    wrong = node("llm", system="", user="{{#1.f.title#}}")
+    has = "it has: type, name, size, extension, mime_type; its text is what a document-extractor gives"
+    told = f"user: 'f.title' of '1': 'f' is a file, which has no 'title'; {has}"
+    assert wrong == [("undefined-variable", "3", told)]
+
+
+def test_files_of_an_imported_dify_workflow_have_other_parts_which_are_empty_here():
+    nodes = (("1", "start", {"variables": [["doc", "file"]]}), ("2", "template-transform", {"variables": [["doc", ["doc", "1"]]], "template": "{{ doc.url }}"}), END)  # fmt: skip
+    graph = graph_of(nodes, EDGES)
+    assert [issue.code for issue in check(graph, NODE_TYPES)] == ["file-part"]
+    imported = DIFY.load(DIFY.dump(graph).replace(b"description: ''", b"description: of Dify", 1), "imported")
+    assert check(imported, NODE_TYPES) == []

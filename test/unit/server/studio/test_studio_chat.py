@@ -54,6 +54,17 @@ def test_a_workflow_is_made_by_words_and_waits_to_be_accepted(chat, stages, pape
     assert accepted["instructions"] == [paper[0]["says"]]
 
 
+def test_a_key_in_a_sentence_is_in_no_prompt_and_no_file(serve, stages, paper):
+    with ScriptedModel(stages(paper[0])) as endpoint:
+        studio = serve(model=endpoint.model)
+        studio.told("files", {"new": "empty", "path": "new.yaml"})
+        messages = say(studio, "new.yaml", f"{paper[0]['says']} Use api_key=8f3c21b7d94e5.")
+        accepted = studio.told("chat/accept", {"path": "new.yaml"})
+        assert "8f3c21b7d94e5" not in str(endpoint.requests) + str(messages) + str(accepted)
+    assert accepted["instructions"] == [f"{paper[0]['says']} Use api_key={{{{secret.API_KEY}}}}."]
+    assert "operad secrets set API_KEY" in str([each["text"] for each in messages if each["kind"] == "note"])
+
+
 @pytest.mark.parametrize("accepted", [True, False])
 def test_a_second_sentence_changes_what_the_first_one_made(serve, stages, paper, accepted):
     """Accepted or not: a draft that is shown is what the next sentence is about."""
