@@ -381,17 +381,6 @@ class Designer:
         raise error
 
 
-def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
-    """Return a plan of a workflow as JSON.
-
-    Raises:
-        InputError: The plan is of another workflow.
-    """
-    if plan.base != base:
-        raise InputError("the plan is of another workflow; plan the change of this one")
-    return dict(plan.answer)
-
-
 def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: NodeGraph) -> list[str]:
     """Return a note for each secret in place of a key in the request, and for each other new one that requests send."""
     before = {secret.name for secret in secrets_of(base)}
@@ -409,6 +398,17 @@ def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: Nod
 def _without_keys(instructions: Sequence[str]) -> list[JsonValue]:
     """Return instructions with the names of secrets in place of keys."""
     return [name_keys(instruction).text for instruction in instructions]
+
+
+def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
+    """Return a plan of a workflow as JSON.
+
+    Raises:
+        InputError: The plan is of another workflow.
+    """
+    if plan.base != base:
+        raise InputError("the plan is of another workflow; plan the change of this one")
+    return dict(plan.answer)
 
 
 def _titles(base: NodeGraph) -> dict[str, str]:

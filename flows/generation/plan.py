@@ -235,16 +235,16 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
             faults.append(f"[plan] {node['id']}: a new node needs a type")
         if not all(replacement["param"] and replacement["old"] for replacement in node["replace"]):
             faults.append(f"[plan] {node['id']}: a replacement needs `param`, `old` and `new`")
-    reasons = {
-        key: fields_of(said) or dict.fromkeys(_texts(said), "") for key in _SAID if (said := parsed(answer.get(key)))
-    }
+    reasons = {key: reasons_of(answer.get(key)) for key in _SAID if key != "samples" and answer.get(key)}
+    samples = fields_of(parsed(answer.get("samples")))
     return {
         "reasoning": str(answer.get("reasoning") or ""),
         "nodes": list(nodes.values()),
         "drop": [each for each in drop if each in base.by_id],
-        "notes": _texts(answer.get("notes")),
+        "notes": texts_of(answer.get("notes")),
         "outdated": [int(each) for each in _ids(answer.get("outdated")) if each.isdecimal()],
         **reasons,
+        **({"samples": samples} if samples else {}),
         "faults": faults,
     }
 
@@ -274,7 +274,7 @@ def _normal_node(
     return {key: value for key, value in normal.items() if value is not None}
 
 
-def _texts(value: Any) -> list[str]:
+def texts_of(value: Any) -> list[str]:
     """Return the texts of a list, each in one line; a text or a number that stands alone is the only one."""
     given = list_of(value) if isinstance(value, list) else [] if value is None else [value]
     return [line for each in given if (line := " ".join(str(each).split()))]
@@ -282,7 +282,7 @@ def _texts(value: Any) -> list[str]:
 
 def _ids(value: Any) -> list[str]:
     """Return the ids of a list, or of a text that separates them by commas."""
-    return _texts(value.split(",") if isinstance(value, str) else value)
+    return texts_of(value.split(",") if isinstance(value, str) else value)
 
 
 def parsed(value: Any) -> Any:
@@ -300,16 +300,18 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
         reasoning=str(answer.get("reasoning", "")),
         notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
         outdated=tuple(int(number) for number in answer.get("outdated", [])),
-        left_out=_reasons(answer.get("left_out")),
-        neither=_reasons(answer.get("neither")),
-        unapproved=_reasons(answer.get("unapproved")),
+        left_out=reasons_of(answer.get("left_out")),
+        neither=reasons_of(answer.get("neither")),
+        unapproved=reasons_of(answer.get("unapproved")),
         samples=fields_of(answer.get("samples")),
     )
 
 
-def _reasons(value: Any) -> Mapping[str, str]:
-    """Return the reasons of an object, each in one line."""
-    return {str(key).strip(): " ".join(str(reason).split()) for key, reason in fields_of(value).items()}
+def reasons_of(value: Any) -> dict[str, str]:
+    """Return reasons by what they are about, each in one line, from an object, a list without reasons, or a text."""
+    value = parsed(value) if isinstance(value, str) and value.lstrip().startswith(("{", "[")) else value
+    reasons = fields_of(value) if isinstance(value, dict) else dict.fromkeys(texts_of(value), "")
+    return {str(key).strip(): " ".join(str(reason).split()) for key, reason in reasons.items()}
 
 
 def _named_ports(node: Mapping[str, Any]) -> Mapping[str, int]:

@@ -323,4 +323,5 @@ def _remarks(design: Design) -> Iterator[dict[str, Any]]:
     yield from ({"kind": "note", "text": f"dropped: {each}"} for each in design.dropped_notes)
     yield from ({"kind": "note", "text": f"Warning: {each}"} for each in design.warnings)
     yield from ({"kind": "note", "text": f"Unread: {each}"} for each in design.unread)
+    yield from ({"kind": "note", "text": f"Not tried: {each}"} for each in design.not_tried)
     yield from ({"kind": "check", "text": f"Left to mend: {each}", "ok": False} for each in design.findings)

@@ -14,7 +14,9 @@ from typing import Any, NamedTuple, cast
 from pydantic import JsonValue
 
 from operad.flows.generation import prompts as shared
+from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.mending import findings_in
+from operad.flows.generation.plan import reasons_of, texts_of
 from operad.flows.generation.prompts import Part
 from operad.flows.generation.stage import MAX_TRIES, ROUNDS
 from operad.flows.node_graph import NodeGraph
@@ -47,8 +49,11 @@ CHOICE_FORM = AnswerSchema.unchecked(
         {
             "reasoning": {"type": "string", "description": "The steps of the workflow, and the class of each step."},
             "classes": {"type": "array", "items": {"type": "string", "maxLength": 200}, "maxItems": 200},
+            "notes": {"type": "array", "items": {"type": "string"}},
+            "left_out": {"type": "object"},
         }
     )
+    | {"required": ["reasoning", "classes"]}
 )
 """Form of an answer that chooses classes; an enumeration of all names would be longer than the prompt."""
 
@@ -144,8 +149,10 @@ class SelectClasses(_Stage):
     Outputs:
         classes: Names of the classes; absent if none was chosen.
         unknown: Chosen names that no class has, if any remain after the model was asked again.
+        notes: Notes for the user; all later stages pass them on.
+        left_out: What was asked for and cannot be done, each with the reason; all later stages pass it on.
         prompt: Estimated tokens of each part of the prompt.
-        failure: Reason why no class was chosen.
+        failure: Reason why no class was chosen; the words of a model that answers without any.
     """
 
     asks_model = True
@@ -166,11 +173,20 @@ class SelectClasses(_Stage):
             prompts.SELECT_TOKENS,
         )
         sizes, lesson, names_chosen = shared.sizes(parts), "", list[str]()
+        said: dict[str, Any] = {"prompt": sizes}
 
         async def attempt(fault: str) -> None:
-            nonlocal names_chosen
-            answer = await ask(call.reasoner, _task(call.job, parts, CHOICE_FORM, call.lesson, fault))
-            names_chosen = cast("list[str]", CHOICE_FORM.validate(answer)["classes"])
+            nonlocal names_chosen, said
+            task = _task(call.job, parts, CHOICE_FORM, call.lesson, fault)
+            answer = await ask_object(call.reasoner, task, ("classes", "notes", "left_out"))
+            if words := words_of(answer):
+                raise UnfitError(f"the model chose no class, and said: {words}")
+            names_chosen = texts_of(answer.get("classes"))
+            said = {
+                "prompt": sizes,
+                "notes": texts_of(answer.get("notes")),
+                "left_out": reasons_of(answer.get("left_out")),
+            }
             if unknown := self._unknown_lesson(names_chosen):
                 raise UnfitError(unknown)
 
@@ -179,13 +195,13 @@ class SelectClasses(_Stage):
         except UnfitError as unfit:  # the known ones among them are used
             lesson = str(unfit)
         except AnswerError as error:
-            return self._message(call.job, describe(error), failure=describe(error), prompt=sizes)
+            lesson = describe(error)
         chosen = [name for name in dict.fromkeys(names_chosen) if name in self.definitions.classes]
         if not chosen:
-            return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, prompt=sizes)
+            return self._message(call.job, lesson or _NONE, failure=lesson or _NONE, **said)
         unknown = [name for name in dict.fromkeys(names_chosen) if name not in chosen]
         extra = {"unknown": unknown} if unknown else {}
-        return self._message(call.job, ", ".join(chosen), classes=chosen, prompt=sizes, **extra)
+        return self._message(call.job, ", ".join(chosen), classes=chosen, **said, **extra)
 
     def _unknown_lesson(self, names: Iterable[str]) -> str:
         """Return a lesson on the names that no class has; empty if there are none."""
@@ -210,7 +226,7 @@ class DraftCode(_Stage):
         chosen = _chosen(call.messages)
         if not chosen:
             failure = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
-            return self._message(call.job, failure, failure=failure)
+            return self._message(call.job, failure, failure=failure, **_said(call.messages))
         request = self.request_of(call.job)
         names = dict.fromkeys([*request.classes, *chosen])
         rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if request.base.lines else "")
@@ -236,9 +252,10 @@ class DraftCode(_Stage):
         try:
             draft = await until_fit(attempt, MAX_TRIES)
         except UnfitError as unfit:
-            return self._message(call.job, str(unfit), failure=str(unfit), classes=chosen, prompt=sizes)
-        repairs = [*map(str, draft.repairs)]
-        return self._message(call.job, draft.code, **{CODE: draft.code}, classes=chosen, repairs=repairs, prompt=sizes)
+            said = _said(call.messages)
+            return self._message(call.job, str(unfit), failure=str(unfit), classes=chosen, prompt=sizes, **said)
+        outputs = {CODE: draft.code, "repairs": [*map(str, draft.repairs)], **_said(call.messages)}
+        return self._message(call.job, draft.code, classes=chosen, prompt=sizes, **outputs)
 
 
 class MendCode(_Stage):
@@ -268,7 +285,7 @@ class MendCode(_Stage):
             failure = (
                 str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
             )
-            return self._message(call.job, failure, failure=failure)
+            return self._message(call.job, failure, failure=failure, **_said(messages))
         own_message = call.rejection.answer if call.rejection else None
         is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
         before = self.drafted(own_message.outputs, request.base.graph) if own_message and is_same_draft else None
@@ -290,6 +307,7 @@ class MendCode(_Stage):
             classes=_chosen(messages),
             repairs=repairs,
             files=missing_files(draft),
+            **_said(messages),
             **extra,
         )
 
@@ -375,6 +393,12 @@ def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
         if isinstance(value, list):
             return [str(each) for each in cast("list[Any]", value)]
     return []
+
+
+def _said(messages: Sequence[WorkflowMessage] | None) -> dict[str, Any]:
+    """Return the notes of the choice of classes, and what it leaves out, from the latest message that has them."""
+    outputs = next((each.outputs for each in reversed(messages or ()) if "notes" in each.outputs), None)
+    return {key: outputs[key] for key in ("notes", "left_out")} if outputs else {}
 
 
 def _task(job: Job, parts: Sequence[Part], schema: AnswerSchema, *lessons: str | None) -> Task:

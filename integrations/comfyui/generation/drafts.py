@@ -138,7 +138,10 @@ def read_answer(answer: str, definitions: Definitions, base: NodeGraph) -> Draft
     draft = read_lines(fenced if fenced.strip() else answer, definitions, base, all_lines=bool(fenced.strip()))
     if not draft.graph.nodes:
         why = f": {draft.unread[0].why}" if draft.unread else ""
-        raise AnswerError(f"the answer holds no code that can be read{why}; write one call a line: X = Class(input=1)")
+        words = f"; it says: {' '.join(answer.split())[:300]}" if not fenced else ""
+        raise AnswerError(
+            f"the answer holds no code that can be read{why}; write one call a line: X = Class(input=1){words}"
+        )
     return draft
 
 

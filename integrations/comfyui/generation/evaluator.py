@@ -11,7 +11,7 @@ from operad.integrations.comfyui.generation.designer import KnowsClasses
 from operad.integrations.comfyui.generation.findings import findings
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.values.errors import AnswerError
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 
 STAGES = ("none", "written", "read")
 """Stages of a design: no code, partly readable code, code that is read and checked as a whole."""
@@ -45,4 +45,8 @@ class ComfyDesignEvaluator(Evaluator, KnowsClasses):
     ) -> WorkflowMessage:
         """Return the verdict on a design that reached a stage, with its score from 0 to 10."""
         score = 4.0 * stage + 2 / (1 + len(found)) if stage else 0.0
-        return verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame)
+        verdict = verdict_on(judged, job, self.get_id(), STAGES[stage], score, found, blame, None if stage else True)
+        said = {key: judged.outputs[key] for key in ("notes", "left_out") if key in judged.outputs}
+        left_out = said.get("left_out") and not found
+        status = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR if left_out else verdict.status
+        return verdict.model_copy(update={"status": status, "outputs": {**verdict.outputs, **said}})

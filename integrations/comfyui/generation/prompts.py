@@ -20,7 +20,8 @@ You choose the classes of a ComfyUI workflow. Name every class that the workflow
 and pictures, those that work on them, and those that save or show the result. For every input \
 that is not a plain value, also choose a class that outputs it. Name no others: the workflow will be written with these \
 classes only. \
-Classes marked "api node" are paid services: choose them only if the user asks for them."""
+Classes marked "api node" are paid services: choose them only if the user asks for them. \
+`notes` tell the user what you assumed; `left_out` holds what no class can do, as {what: why}."""
 
 SELECT_EDIT_RULES = """\
 A workflow exists already, and the job changes it. Name all classes of the changed workflow, also those that remain."""

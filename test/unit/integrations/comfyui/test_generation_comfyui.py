@@ -273,6 +273,28 @@ def test_no_chosen_class_ends_with_the_reason(said):
     assert "there is no workflow" in made.findings[0]
 
 
+def test_a_refusal_to_choose_is_asked_about_once_and_shown():
+    model = Model(select=["I will not draw this."])
+    made = design(model)
+    assert (made.made, [stage for stage, _ in model.asked]) == (False, ["select", "select"])
+    assert "I will not draw this." in made.findings[0]
+
+
+def test_a_refusal_to_write_code_is_shown():
+    made = design(Model(draft=["I will not draw this."]))
+    assert not made.made
+    assert "I will not draw this." in made.findings[0]
+
+
+def test_notes_of_the_choice_are_shown_and_what_it_leaves_out_is_not_accepted():
+    chosen = {**CHOSEN, "notes": ["Dusk is violet."], "left_out": {"a sound of waves": "no class makes sounds"}}
+    made = design(Model(select=[chosen]))
+    assert (made.made, made.accepted, made.findings) == (True, False, [])
+    assert made.notes == ["Dusk is violet."]
+    assert made.left_out == ["a sound of waves: no class makes sounds"]
+    assert design(Model(select=[{**chosen, "left_out": {}}])).accepted
+
+
 def test_prose_around_code_is_left_out():
     model = Model(draft=[f"Here is the workflow (with all lines):\n\n{CODE}\nIt draws a lighthouse. Enjoy!"])
     made = design(model)
