@@ -126,6 +126,18 @@ def test_a_question_marks_no_variables():
     assert plan.decisions == ["Is the tone formal? yes"]
 
 
+def test_keys_in_the_request_and_in_answers_become_secrets(designing):
+    key = "sk-proj-" + "a1B2" * 12
+
+    def work(designer):
+        plan = designer.plan(f"{REQUEST} The key is {key}.")
+        return designer.design(REQUEST, plan=plan.answered(f"with the key {key}"))
+
+    design, asked = designing(work, PLAN, DRAFT)
+    assert design.made
+    assert key not in "".join([*asked, *design.graph.instructions])
+
+
 def test_costs_count_rounds_of_containers_and_calls_of_agents():
     nodes = [
         node("1", "start", []),
