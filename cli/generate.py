@@ -201,7 +201,7 @@ def _is_expert(to: str | None, base: str | None) -> bool:
     """
     configures = base is not None and is_configuration(read_file(base))
     if to == EXPERT and base is not None and not configures:
-        raise InputError(f"--continue {base}: is no file of experts, so --to expert cannot change it")
+        raise InputError(f"--continue {base}: does not configure an expert, so --to expert cannot change it")
     return to == EXPERT or (to is None and configures)
 
 

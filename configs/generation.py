@@ -97,7 +97,7 @@ class Design:
 
     @property
     def left_out(self) -> list[str]:
-        """What was asked for and is not done, each with the reason; a design that leaves something out is not accepted."""
+        """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
         left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
         return [f"{what}: {why}" if why else what for what, why in left_out.items()]
 

@@ -1,6 +1,6 @@
 """Answers of models to the stages of a design, read with forgiveness where one reading exists.
 
-Words in place of an answer, such as a refusal, are no fault of form: they are kept, and shown to the user.
+Words in place of an answer, such as a refusal, are kept and shown to the user.
 """
 
 from __future__ import annotations

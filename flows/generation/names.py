@@ -74,7 +74,7 @@ def marked_names(request: str) -> dict[str, bool]:
 def _listed(word: str, inside: str) -> Iterator[tuple[str, bool]]:
     """Yield the names at the beginning of a text in brackets: one, or several after a plural or with Chinese commas.
 
-    The first is no certain name if another word follows it, as in "(variable interest rate)". After a colon, its values
+    The first is uncertain if another word follows it, as in "(variable interest rate)". After a colon, its values
     follow, and no other names.
     """
     is_han = word[0] >= "\u2e80"

@@ -40,7 +40,7 @@ _NUMBERS: Schema = {"type": "array", "items": {"type": "integer"}}
 _OBJECT: Schema = {"type": "object"}
 
 _SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved", "samples"), _OBJECT)
-"""What a plan says beside its nodes, as objects; the rules of the prompt describe them."""
+"""Further fields of a plan, which are objects; the rules of the prompt describe them."""
 
 
 PLAN_KEYS = ("nodes", "drop", "notes", "look", *_SAID)

@@ -149,6 +149,7 @@ def test_costs_count_rounds_of_containers_and_calls_of_agents():
         node("6", "end", ["5"]),
     ]
     cost = read(nodes, to_build=700, price=Price(prompt=1, completion=2)).cost
+    assert cost is not None
     assert cost.calls == {"llm": 6, "agent": 5}
     assert cost.run.cost == pytest.approx(
         11 * Price(prompt=1, completion=2).of(Usage(prompt_tokens=1000, completion_tokens=300))
@@ -161,11 +162,13 @@ def test_costs_count_rounds_of_containers_and_calls_of_agents():
 
 def test_without_calls_there_is_no_cost_and_without_a_price_no_amount():
     free = read([node("1", "start", []), node("2", "code", ["1"], [("n", "number")])]).cost
+    assert free is not None
     assert free.lines == [
         "building: about 0 USD (about 0 tokens read, 0 written; corrections come on top)",
         "a run: about 0 USD (about 0 tokens read, 0 written; no node calls a model)",
     ]
     unknown = read([node("1", "start", []), node("2", "llm", ["1"])], to_build=10).cost
+    assert unknown is not None
     assert [line.partition(" (")[0] for line in unknown.lines] == [
         "building: no price known for the model", "a run: no price known for the model",
     ]  # fmt: skip
