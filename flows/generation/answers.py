@@ -5,9 +5,10 @@ Words in place of an answer, such as a refusal, are kept and shown to the user.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Any, cast
+from collections.abc import Callable, Sequence
+from typing import Any
 
+from operad.flows.formats.shapes import each_of, fields_of
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.answer_json import candidates
@@ -20,13 +21,13 @@ LONGEST_SAID = 2_000
 """Maximum number of characters of a model's words."""
 
 
-async def ask_object(reasoner: Reasoner, task: Task, keys: Collection[str]) -> dict[str, Any]:
+async def ask_object(reasoner: Reasoner, task: Task, keys: Sequence[str]) -> dict[str, Any]:
     """Return the object that a model answers, whatever its fields hold; ``{"said": …}`` if it answers in words.
 
     Args:
         reasoner: The reasoner.
         task: The task, with the schema that a model is asked for.
-        keys: Keys of which the object has at least one.
+        keys: Keys of which the object has at least one, the most important first.
 
     Raises:
         AnswerError: The answer was cut off.
@@ -41,11 +42,18 @@ async def ask_object(reasoner: Reasoner, task: Task, keys: Collection[str]) -> d
         return {SAID: error.refusal}
 
 
-def read_object(text: str, keys: Collection[str]) -> dict[str, Any]:
-    """Return the first object of an answer that has one of the keys; ``{"said": text}`` if there is none."""
+def read_object(text: str, keys: Sequence[str]) -> dict[str, Any]:
+    """Return the first object of an answer that has one of the keys; ``{"said": text}`` if there is none.
+
+    An object inside of another is read with the fields around it, and a list of objects as the value of the first key.
+    """
     for value in candidates(text, repair=True):
-        if isinstance(value, dict) and not cast("dict[str, Any]", value).keys().isdisjoint({*keys, SAID}):
-            return cast("dict[str, Any]", value)
+        fields = fields_of(value)
+        inner = next((each for each in map(fields_of, fields.values()) if keys[0] in each), dict[str, Any]())
+        if not {*keys, SAID}.isdisjoint({**fields, **inner}):
+            return {**fields, **inner}
+        if each_of(value):
+            return {keys[0]: value}
     return {SAID: text.strip()[:LONGEST_SAID]}
 
 

@@ -290,6 +290,8 @@ def _drafted_node(
     declared = [[variable.name, variable.type] for variable in planned.declares]
     if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
         written[key] = declared
+    if planned.type == "llm" and existing is None and "user" in written:
+        written.setdefault("system", "")  # which models often leave out where it is empty
     if existing is not None:
         return (
             existing

@@ -265,11 +265,15 @@ def _normal_node(
     node: Mapping[str, Any], there: Mapping[str, NodeSpec], types: Mapping[str, NodeType]
 ) -> dict[str, Any]:
     """Return the JSON of a planned node in its normal form, with its type and its change."""
-    node_id = str(node.get("id", "")).strip()
+    node_id = "".join(texts_of(node.get("id", node.get("name"))))
     existing = there.get(node_id)
     said = str(node.get("type") or (existing.type if existing is not None else "")).strip()
     known = known_type(said) if said not in types else said
     params = parsed(node.get("params"))
+    if params is None and known in types:  # parameters beside the other fields of a node
+        params = {name: node[name] for name in types[known].params_type.model_fields if name in node} or None
+    if isinstance(params, dict) and existing is None:
+        params = {name: value for name, value in fields_of(params).items() if value is not None}
     replaced = parsed(node.get("replace"))
     replacements = each_of([replaced] if isinstance(replaced, dict) else replaced) if existing is not None else []
     written = isinstance(params, dict) or replacements or node.get("change") == "update"
@@ -289,12 +293,22 @@ def _normal_node(
 def texts_of(value: Any) -> list[str]:
     """Return the texts of a list, each in one line; a text or a number that stands alone is the only one."""
     given = list_of(value) if isinstance(value, list) else [] if value is None else [value]
-    return [line for each in given if (line := " ".join(str(each).split()))]
+    whole = (int(each) if isinstance(each, float) and each.is_integer() else each for each in given)
+    return [line for each in whole if (line := " ".join(str(each).split()))]
 
 
 def _ids(value: Any) -> list[str]:
-    """Return the ids of a list, or of a text that separates them by commas."""
-    return texts_of(value.split(",") if isinstance(value, str) else value)
+    """Return the ids of a list, or of a text that separates them by commas; of an object, its node and port."""
+    listed = value.split(",") if isinstance(value, str) else list_of(value) if isinstance(value, list) else [value]
+    return texts_of(
+        [_port_of(fields_of(each)) if isinstance(each, dict) else each for each in listed if each is not None]
+    )
+
+
+def _port_of(end: Mapping[str, Any]) -> str:
+    """Return the end of an edge that is written as an object as ``node:port``."""
+    node = next((end[key] for key in ("node", "id", "source") if key in end), "")
+    return f"{node}:{end['port']}" if end.get("port") else str(node)
 
 
 def parsed(value: Any) -> Any:

@@ -59,10 +59,16 @@ def answered(request, *answers, base=NOTHING):
                for each in (START, LLM, END))),
         {"nodes": WHOLE["nodes"]},
         {"nodes": {each["id"]: {key: each[key] for key in each if key != "id"} for each in (START, LLM, END)}},
+        {"plan": WHOLE},
+        WHOLE["nodes"],
+        {"nodes": [{**each, **each["params"], "params": None} for each in (START, LLM, END)]},
+        plan(*({**each, "after": [{"node": one} for one in each["after"]]} for each in (START, LLM, END))),
+        plan(START, {**LLM, "params": {"user": "{{#1.text#}}", "tone": None}}, END),
         f"Here you are:\n```json\n{json.dumps(WHOLE)}\n```\nI hope that this helps.",
     ],
     ids=["words as ids", "types in capitals", "after as text", "params as text", "numbers as ids", "no reasoning",
-         "nodes by id", "amid prose"],
+         "nodes by id", "a plan in an object", "nodes alone", "parameters beside", "edges as objects", "no system",
+         "amid prose"],
 )  # fmt: skip
 def test_an_answer_of_one_reading_is_a_workflow_in_one_call(answer):
     made, calls = answered(SUM_UP, answer)
