@@ -55,6 +55,9 @@ from operad.runtime.workflow.workflow import Workflow
 DESIGNER = "designer"
 """Name of the designer's configuration, which comes with operad."""
 
+LEFT_OUT = "left out:"
+"""Beginning of notes on what was asked for and is not done."""
+
 NOTHING = NodeGraph(name="workflow")
 """An empty workflow, the base of a new one."""
 
@@ -100,6 +103,12 @@ class Design:
         """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
         left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
         return [f"{what}: {why}" if why else what for what, why in left_out.items()]
+
+    @property
+    def still_left_out(self) -> list[str]:
+        """Earlier requests that the workflow still does not meet, from the notes in its file, each with the reason."""
+        notes = [note for note in self.base.notes if note not in self.dropped_notes]
+        return [note.removeprefix(LEFT_OUT).strip() for note in notes if note.startswith(LEFT_OUT)]
 
     @property
     def neither(self) -> list[str]:
@@ -359,7 +368,8 @@ class Designer:
             return Design(base, base, message)
         design = Design(graph, base, message)
         kept = [note for note in base.notes if note not in design.dropped_notes]
-        notes = tuple(dict.fromkeys([*kept, *design.notes]))
+        left_out = [f"{LEFT_OUT} {what}" for what in design.left_out]  # later changes must not forget it
+        notes = tuple(dict.fromkeys([*kept, *design.notes, *left_out]))
         instructions = (*map(str, _without_keys(base.instructions)), job.goal)
         return replace(design, graph=replace(graph, instructions=instructions, notes=notes))
 

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from operad.flows.check import Checker, NodeType
-from operad.flows.edit.nodes import ReplaceText
-from operad.flows.edit.operation import reads
+from operad.flows.edit.nodes import ReplaceText, SetParam
+from operad.flows.edit.operation import Operation, reads
 from operad.flows.edit.order import edges_in_order
-from operad.flows.formats.shapes import fields_of
+from operad.flows.edit.paths import PathError, Step, path_of, steps_of, value_at
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, object_schema
+from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, Replaced, object_schema
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
@@ -312,13 +314,40 @@ def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType
     faults: list[str] = []
     for node in plan.nodes:
         for replacement in node.replace if node.id in base.by_id else ():
-            if not (replacement.param and replacement.old):
-                continue  # `normal_plan` found it
-            operation = ReplaceText(node=node.id, path=replacement.param, old=replacement.old, new=replacement.new)
-            found = list(operation.faults(base, types))
-            faults += [f"[plan] {node.id}: the text was not replaced: {fault.what}" for fault in found]
-            base = base if found else operation.apply(base, types)
+            operation = _operation(replacement, base.by_id[node.id])
+            found = [fault.what for fault in operation.faults(base, types)] if operation else ["`old` is empty"]
+            faults += [f"[plan] {node.id}: the text was not replaced: {what}" for what in found]
+            base = operation.apply(base, types) if operation and not found else base
     return base, faults
+
+
+def _operation(replaced: Replaced, node: NodeSpec) -> Operation | None:
+    """Return the operation of a replacement: in the only text that has the old words, or at the end of a text; or None.
+
+    A path may lead to a list or an object, such as ``parameters``, whose texts are then searched; an empty path, to all
+    parameters.
+    """
+    path = replaced.param.removeprefix("params.").removeprefix("params") or "params"
+    steps: list[Step] = []
+    holder: Any = None
+    with suppress(PathError):  # the faults of the operation say so
+        steps = [] if path == "params" else steps_of(path)
+        holder = value_at(fields_of(node.params), steps)
+    if isinstance(holder, str) and not replaced.old:
+        gap = "" if not holder or holder[-1].isspace() or replaced.new[:1].isspace() else "\n"
+        return SetParam(node=node.id, path=path, value=f"{holder}{gap}{replaced.new}")
+    places = [place for place, text in _texts_in(holder, steps) if replaced.old and replaced.old in text]
+    path = path_of(places[0]) if len(places) == 1 else path
+    return ReplaceText(node=node.id, path=path, old=replaced.old, new=replaced.new) if replaced.old else None
+
+
+def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], str]]:
+    """Yield all texts in a JSON value, each with its path."""
+    if isinstance(value, str):
+        yield at, value
+    inner = enumerate(list_of(value)) if isinstance(value, list) else fields_of(value).items()
+    for key, each in inner:
+        yield from _texts_in(each, [*at, key])
 
 
 def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> Iterator[NodeSpec]:

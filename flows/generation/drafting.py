@@ -7,10 +7,12 @@ schema.
 
 from __future__ import annotations
 
+import json
 import re
 import types as python_types
 import typing
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
@@ -206,6 +208,13 @@ def _declared_record(
     optional = {*annotation._field_defaults, *(name for name, hint in fields.items() if type(None) in get_args(hint))}
     if not given.keys() >= fields.keys() - optional:
         return given
+    if (
+        isinstance(value := given.get("value"), str)
+        and fields.get("type")
+        and given.get("type") not in (None, "string")
+    ):
+        with suppress(ValueError):  # the value of a number or a list, written as a text
+            given = {**given, "value": json.loads(value)}
     defaults = annotation._field_defaults
     listed = [_declared_value(hint, given.get(name, defaults.get(name)), nodes) for name, hint in fields.items()]
     while (

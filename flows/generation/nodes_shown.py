@@ -56,19 +56,19 @@ def excerpt(
     """
     outputs = Checker(graph, types).outputs
 
-    def outputs_and_params(spec: NodeSpec, longest: int | None) -> str:
+    def outputs_and_params(spec: NodeSpec, longest: int | None, look: Collection[str]) -> str:
         reports = types[spec.type].reports if spec.type in types else ()
         names = [] if spec.type in DECLARES else [name for name in outputs.get(spec.id, ()) if name not in reports]
         params = plain(_drafted_params(spec, types))
         shown = params if longest is None or spec.id in look else _with_short_texts(params, longest, _marked)
         return f"{' → ' * bool(names)}{', '.join(names)}: {compact(shown)}"
 
-    text = ""
-    for longest in (None, 240, 120, 60, 30):
-        text = _lines(graph, types, titles, lambda spec, longest=longest: outputs_and_params(spec, longest))
-        if len(text) <= SMALL:
-            break
-    return text
+    def lines(longest: int | None, look: Collection[str] = ()) -> str:
+        return _lines(graph, types, titles, lambda spec: outputs_and_params(spec, longest, look))
+
+    lengths = (None, 240, 120, 60, 30)
+    longest = next((each for each in lengths if len(lines(each)) <= SMALL), lengths[-1])
+    return lines(longest, look)
 
 
 def _marked(text: str, longest: int) -> str:

@@ -187,18 +187,12 @@ DRAFT: Schema = {
                 "required": ["id", "type", "after"],
             },
         },
-        "drop": _TEXTS,
     },
     "required": ["reasoning", "nodes"],
-    "additionalProperties": True,
 }
 """JSON Schema of a plan of a new workflow with parameters, in short, as endpoints count its tokens; rules have the rest."""
 
-CHANGE: Schema = {
-    "type": "object",
-    "properties": {"nodes": {"type": "array"}, "drop": {"type": "array"}},
-    "additionalProperties": True,
-}
+CHANGE: Schema = {"type": "object", "properties": {"nodes": {"type": "array"}}}
 """JSON Schema of a plan of a change with parameters, whose form stands in the rules, as that is shorter."""
 
 
@@ -245,8 +239,6 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
             nodes[node["id"]] = node
         else:
             faults.append(f"[plan] {node['id']}: a new node needs a type")
-        if not all(replacement["param"] and replacement["old"] for replacement in node["replace"]):
-            faults.append(f"[plan] {node['id']}: a replacement needs `param`, `old` and `new`")
     reasons = {key: reasons_of(answer.get(key)) for key in _SAID if key != "samples" and answer.get(key)}
     samples = fields_of(parsed(answer.get("samples")))
     return {

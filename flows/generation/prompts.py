@@ -51,7 +51,7 @@ RARE = ("list-operator", "echarts")
 LONGEST_BRIEF = 64
 """Maximum number of characters of a type in the list for changes, without hints; of longer ones, only the name stands."""
 
-ALWAYS_BRIEF = ("human-input", "markdown-exporter")
+ALWAYS_BRIEF = ("human-input", "markdown-exporter", "code")
 """Types that the list for changes shows with their parameters although they are longer, as many changes add them."""
 
 
@@ -115,17 +115,20 @@ def names_of(types: Mapping[str, NodeType]) -> str:
         for name, line in lines.items()
         if name in RARE or name in SERVED or (len(line) > LONGEST_BRIEF and name not in ALWAYS_BRIEF)
     ]
-    brief = [line for name, line in lines.items() if name not in others]
+    by_output: dict[str, list[str]] = {}
+    for shown, _, output in (lines[name].partition(" → ") for name in lines if name not in others):
+        by_output.setdefault(output, []).append(shown)
+    brief = [", ".join(shown) + f" → {output}" * bool(output) for output, shown in by_output.items()]
     return "\n".join([*brief, ", ".join([*others, f"{EVERYWHERE} (of every type)"])])
 
 
 def _without_hints(node_type: NodeType) -> str:
-    """Return a node type with its parameters, its output if there is one, and its ports, in one line."""
+    """Return a node type with its parameters, and its output if there is one, in one line."""
     names = _OUTPUT_DETAILS.sub("", node_type.gives).split()
     output = f" → {names[0]}" if len(names) in (1, 2) else ""
-    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
-    shown_params = _params(node_type, fields_for_generation(node_type)).replace(": text", "")
-    return f"{node_type.type}({shown_params}){output}{ports}"
+    required = {name: field for name, field in fields_for_generation(node_type).items() if field.is_required()}
+    shown = required if node_type.type == "code" else fields_for_generation(node_type)
+    return f"{node_type.type}({_params(node_type, shown).replace(': text', '')}){output}"
 
 
 _OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
@@ -456,6 +459,7 @@ def to_change(
         ),
         Part(NOTATION, "\n".join(filter(None, [signatures(wanted, wanted, params), *_rules_of(wanted)])), keep=True),
         Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
+        Part("To see more first, once", "" if look else text("look"), keep=True),
     ]
     return [part for part in parts if part.text]
 

@@ -27,7 +27,7 @@ IMPOSSIBLE = (
 )
 
 Answer = Mapping[str, Any]
-KEYS = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
+KEYS = {"nodes": "build", "operations": "mend", "findings": "judge"}
 CHARACTERS_A_TOKEN = 4
 
 
@@ -137,7 +137,8 @@ class Model:
     def __call__(self, request: Mapping[str, Any]) -> Say:
         """The next answer."""
         form = request["response_format"]["json_schema"]["schema"]["properties"]
-        stage = next(stage for key, stage in KEYS.items() if key in form)
+        is_plan = form.get("nodes", {}).get("type") == "array"
+        stage = "plan" if is_plan else next(stage for key, stage in KEYS.items() if key in form)
         left = self._left.get(stage) or [CONTENT]
         answer = left.pop(0) if len(left) > 1 else left[0]
         said = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))

@@ -54,7 +54,7 @@ def answer(request):
     asked = str(request["messages"][-1]["content"])
     form = request["response_format"]["json_schema"]["schema"]["properties"]
     number = 1 if SECOND in asked else 0
-    if "drop" in form:
+    if form.get("nodes", {}).get("type") == "array":
         said = {"reasoning": "One node for each thing.", "nodes": PLANS[number], "drop": []}
     else:
         said = {"reasoning": "As planned.", "nodes": BUILDS[number]} if "nodes" in form else CONTENT

@@ -153,8 +153,15 @@ CONVERSATIONS = Path(__file__).parent / "data" / "conversations"
 CONTENT = {"evaluation": "right", "findings": []}
 
 
-STAGES = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
-"""By a key of the answer that each asks for."""
+STAGES = {"nodes": "build", "operations": "mend", "findings": "judge"}
+"""By a key of the answer that each asks for; a plan has a list of nodes."""
+
+
+def stage_of(form):
+    """Return the stage that asks for an answer with these properties; empty for a node of a workflow."""
+    if form.get("nodes", {}).get("type") == "array":
+        return "plan"
+    return next((stage for key, stage in STAGES.items() if key in form), "")
 
 
 class Stages:
@@ -168,14 +175,14 @@ class Stages:
         self.asked = []
         self._answers = {
             stage: [*answers.get(stage, ()), *(said for each in rounds for said in each.get(stage, ()))]
-            for stage in STAGES.values()
+            for stage in ("plan", *STAGES.values())
         }
         self._says = {word: said for each in rounds for word, said in each["run"]["says"].items()}
 
     def __call__(self, request):
         told = "\n".join(str(message["content"]) for message in request["messages"])
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
-        stage = next((stage for key, stage in STAGES.items() if key in form), "")
+        stage = stage_of(form)
         if not stage:
             return self._of_a_node(told, form)
         self.asked.append((stage, told))

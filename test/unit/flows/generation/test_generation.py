@@ -82,8 +82,9 @@ class Model:
 
     def __call__(self, request) -> Step:
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
-        keys = {"drop": "plan", "nodes": "build", "operations": "mend", "findings": "judge"}
-        stage = next((stage for key, stage in keys.items() if key in form), "build")
+        keys = {"nodes": "build", "operations": "mend", "findings": "judge"}
+        is_plan = form.get("nodes", {}).get("type") == "array"
+        stage = "plan" if is_plan else next((stage for key, stage in keys.items() if key in form), "build")
         self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
         left = self.answers[stage]
         if not left:
@@ -217,6 +218,9 @@ def test_what_a_plan_leaves_out_is_not_asked_for_again_and_the_design_is_not_acc
     made = design(Model(plan=[plan]), INSTRUCTION + " Draw it (variable picture).")
     assert (made.made, made.accepted) == (True, False)
     assert (made.left_out, made.notes, made.findings) == (["picture: no node draws"], ["A summary alone."], [])
+    brief = {"nodes": [{"id": "3", "params": {"system": "Be brief."}}]}
+    more = design(Model(plan=[brief]), "Be brief.", made.graph)
+    assert (more.accepted, more.still_left_out) == (True, ["picture: no node draws"])
 
 
 def test_a_request_that_cannot_be_met_ends_with_the_reasons_of_the_model(design):
@@ -456,7 +460,9 @@ def test_operations_with_a_slip_in_their_json_are_done():
         form = task.output_schema.schema["properties"]
         if "operations" in form:
             return json.dumps(operations(MENDED)).removesuffix("}") + ",}"
-        return json.dumps(PLAN if "drop" in form else built(**BROKEN) if "nodes" in form else CONTENT)
+        return json.dumps(
+            PLAN if form.get("nodes", {}).get("type") == "array" else built(**BROKEN) if "nodes" in form else CONTENT
+        )
 
     designer = Designer(base_url="http://127.0.0.1:9/v1")
     designer.expert.reasoner = ScriptedReasoner(answer)
@@ -820,7 +826,7 @@ def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
     made = design(model, "Make it something for the ears.", first(design), review=False)
     assert made.accepted
     assert model.stages == ["plan", "build"]
-    assert "\ntts(text) → files\n" in model.asked[0][1]
+    assert "\ntts(text), text2image(prompt), " in model.asked[0][1]
     assert "tts: Reads a text aloud" in model.asked[1][1]
 
 

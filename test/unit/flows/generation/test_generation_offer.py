@@ -152,7 +152,7 @@ def designed():
     def designed(plan, services, base=NOTHING):
         def answer(request):
             form = request["response_format"]["json_schema"]["schema"]["properties"]
-            return Say(json.dumps(plan if "drop" in form else CONTENT))
+            return Say(json.dumps(plan if "nodes" in form else CONTENT))
 
         with ScriptedModel(answer) as scripted:
             designer = Designer(scripted.model, offer=asyncio.run(offer_of(services)))

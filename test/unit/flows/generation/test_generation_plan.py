@@ -367,3 +367,49 @@ def test_dropping_a_container_drops_what_is_inside_at_any_depth():
     assert normal_plan({"drop": ["2-1"]}, base, NODE_TYPES)["drop"] == ["2-1", "2-1-1"]
     kept = normal_plan({"drop": ["2"], "nodes": [{"id": "x", "after": ["1"]}]}, base, NODE_TYPES)
     assert kept["drop"] == ["2", "2-1", "2-1-1"]
+
+
+@pytest.mark.parametrize(
+    ("node", "replaced", "params"),
+    [
+        ("2", {"param": "user", "old": "", "new": "In French."}, {"user": "Sum up {{#1.t#}}.\nIn French."}),
+        ("2", {"param": "params.user", "old": "Sum up", "new": "Cut"}, {"user": "Cut {{#1.t#}}."}),
+        ("2", {"param": "", "old": "Be brief", "new": "Be kind"}, {"system": "Be kind."}),
+        ("3", {"param": "parameters", "old": "due date", "new": "day"}, {"parameters": [["The day", "due", "string"]]}),
+        ("3", {"param": "parameters[0].description", "old": "due ", "new": ""},
+         {"parameters": [["The date", "due", "string"]]}),
+    ],
+)  # fmt: skip
+def test_words_are_replaced_in_the_only_text_that_has_them_or_added_at_the_end(node, replaced, params):
+    base = NodeGraph(
+        [
+            NodeSpec("2", "llm", {"system": "Be brief.", "user": "Sum up {{#1.t#}}."}),
+            NodeSpec("3", "parameter-extractor", {"parameters": [["The due date", "due", "string"]]}),
+        ]
+    )
+    plan = read_plan(normal_plan({"nodes": [{"id": node, "replace": [replaced]}]}, base, NODE_TYPES))
+    graph, faults = apply_replacements(plan, base, NODE_TYPES)
+    assert faults == []
+    assert graph.by_id[node].params == {**base.by_id[node].params, **params}
+
+
+@pytest.mark.parametrize(
+    "replaced", [{"param": "user", "old": "e", "new": "x"}, {"param": "no", "old": "a"}, {"param": "[", "old": "a"}, {}]
+)
+def test_words_that_cannot_be_replaced_are_a_fault_of_the_plan(replaced):
+    base = NodeGraph([NodeSpec("2", "llm", {"system": "Be brief.", "user": "We see."})])
+    plan = read_plan(normal_plan({"nodes": [{"id": "2", "replace": [replaced]}]}, base, NODE_TYPES))
+    graph, [fault] = apply_replacements(plan, base, NODE_TYPES)
+    assert fault.startswith("[plan] 2: ")
+    assert graph is base
+
+
+def test_values_of_typed_variables_that_are_written_as_texts_are_read():
+    variables = [
+        {"name": "best", "type": "number", "value": "0"},
+        {"name": "all", "type": "array[string]", "value": "[]"},
+        {"name": "text", "type": "string", "value": "0"},
+    ]
+    plan = read_plan({"nodes": [{"id": "2", "type": "loop", "params": {"loop_count": 3, "variables": variables}}]})
+    loop = drafted_graph(plan, {}, NONE, NODE_TYPES).by_id["2"]
+    assert loop.params["variables"] == [["best", "number", 0], ["all", "array[string]", []], ["text", "string", "0"]]

@@ -197,8 +197,8 @@ def change(*look, base=SMALL, offer=OFFER):
 
 def test_a_change_is_told_the_names_of_types_and_of_short_ones_the_parameters():
     told = change()
-    assert "\ntts(text) → files\n" in told
-    assert "\nhuman-input(question, actions?: [{id, title}], inputs?: [text]); port i is answer i" in told
+    assert "\ntts(text), text2image(prompt), " in told
+    assert "human-input(question, actions?: [{id, title}], inputs?: [text])" in told
     assert "\nquestion-classifier, code, if-else, " in told
     assert "string: contains, not contains, start with" not in told
     assert "inside" not in told.partition("- `nodes`")[2]

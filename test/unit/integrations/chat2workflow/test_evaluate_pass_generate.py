@@ -52,7 +52,7 @@ class Model:
             return Fail(503)
         form = request["response_format"]["json_schema"]["schema"]["properties"]
         told = "\n".join(str(message["content"]) for message in request["messages"])
-        if "drop" in form:
+        if form.get("nodes", {}).get("type") == "array":
             return Say(json.dumps({"reasoning": "", "nodes": SECOND if "into French" in told else FIRST, "drop": []}))
         if "nodes" in form:
             wanted = form["nodes"]["properties"]
