@@ -199,7 +199,7 @@ def test_a_change_is_told_the_names_of_types_and_of_short_ones_the_parameters():
     told = change()
     assert "\ntts(text), text2image(prompt), " in told
     assert "human-input(question, actions?: [{id, title}], inputs?: [text])" in told
-    assert "\nquestion-classifier, code, if-else, " in told
+    assert "\nquestion-classifier, if-else, " in told
     assert "string: contains, not contains, start with" not in told
     assert "inside" not in told.partition("- `nodes`")[2]
     assert "samples" not in told
