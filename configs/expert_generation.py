@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from operad.configs.capabilities import Trust
-from operad.configs.expert_file import ExpertFile, Item
+from operad.configs.expert_file import ExpertFile, Item, connected
 from operad.configs.issues import issue_line, placed
 from operad.configs.loader import load, preview_text
 from operad.configs.reading import name_tools
@@ -22,7 +22,7 @@ from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
 from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.names import marked_names
-from operad.flows.generation.plan import parsed
+from operad.flows.generation.plan import parsed, reasons_of
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
@@ -65,34 +65,26 @@ _OPERATOR: Schema = {
     },
     "required": ["name"],
 }  # fmt: skip
-_PLAN: Schema = {
+_DRAFT: Schema = {
     "type": "object",
     "properties": {
-        "reasoning": {**_TEXT, "description": "In short"},
-        "name": _TEXT,
-        "description": _TEXT,
-        "inputs": _OBJECT,
         "operators": {"type": "array", "items": _OPERATOR},
-        "drop": _TEXTS,
         "workflow": {"type": "array", "items": _TEXTS},
-        "criteria": _TEXTS,
+        **dict.fromkeys(("reasoning", "name", "description", "knowledge"), _TEXT),
+        **dict.fromkeys(("criteria", "notes"), _TEXTS),
+        **dict.fromkeys(("inputs", "budget", "unapproved", "left_out", "neither"), _OBJECT),
         "max_rounds": {"type": "integer"},
-        "budget": _OBJECT,
         "reasoner": {"enum": ["MONO", "DUAL"]},
-        "approve": _TEXTS,
-        "unapproved": _OBJECT,
-        "knowledge": _TEXT,
-        "notes": _TEXTS,
-        "left_out": _OBJECT,
-        "neither": _OBJECT,
     },
     "required": ["operators"],
 }
+_CHANGE: Schema = {"type": "object", "additionalProperties": True}
+"""JSON Schema of a change, whose form stands in the rules, as that is shorter."""
 
-_CHANGE = """\
-Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
-remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole. `approve` has the \
-names of tools of the file before whose calls a person is asked from now on."""
+_KEYS = (*_DRAFT["properties"], "replace", "drop", "approve", "outdated")
+
+_LEFT_OUT = re.compile(r"^# left out: (.+?)[ \t\r]*$\n?", re.MULTILINE)
+"""Line of a file on what was asked for and is not done."""
 
 MAX_CHARACTERS = 40_000
 """Maximum length of a file that is shown to a model."""
@@ -204,8 +196,13 @@ class ExpertDesign:
 
     @property
     def left_out(self) -> list[str]:
-        """Requests that are not fulfilled, each with the reason; a design that leaves something out is not accepted."""
+        """Requests that are not fulfilled, also earlier ones, each with the reason; such a design is not accepted."""
         return self._reasons("left_out")
+
+    @property
+    def corrected(self) -> list[str]:
+        """Findings that the model corrected."""
+        return texts_in(self.message.outputs.get("corrected"))
 
     @property
     def neither(self) -> list[str]:
@@ -321,7 +318,8 @@ class WriteExpert(Stage):
         expert: The best file; absent if there is none.
         findings: What is wrong with it.
         notes: Notes of its plan.
-        left_out: What the request asks for and the expert does not do.
+        left_out: What was asked for and the expert does not do, also by earlier requests.
+        corrected: Findings of earlier answers, which no longer hold.
         prompt: Estimated tokens of each part of the prompt.
     """
 
@@ -333,31 +331,31 @@ class WriteExpert(Stage):
         offer = ExpertOffer(**fields_of(job.inputs["offer"]))
         path = _text(job.inputs["file"])
         base = ExpertFile(_text(job.inputs["expert"]), path) if job.inputs["expert"] else None
-        parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
-        if base:
-            parts += [
-                Part("The file, which the job changes", name_keys(base.text).text, data=True),
-                Part("Changes", _CHANGE),
-            ]
+        schema = _CHANGE if base else _DRAFT
+        parts = [
+            Part("Rules", _rules("expert_change" if base else "expert_generation"), fixed=True),
+            Part("Tools", offer.shown),
+            *([Part("The file", name_keys(base.text).text, data=True)] if base else ()),
+        ]
         secrets = [
             f"a key in the request was not stored; give it by: operad secrets set {name}"
             for name in texts_in(job.inputs.get(SECRETS))
         ]
-        schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
-        answers, words = list[str](), list[str]()
+        answers, words, found = list[str](), list[str](), list[str]()
 
         async def attempt(lesson: str) -> None:
             nonlocal best
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
-            task = task_of(job, [*parts, *last], schema, [lesson] if lesson else [])
-            answer = await ask_object(call.reasoner, task, _PLAN["properties"])
+            task = task_of(job, [*parts, *last], AnswerSchema.unchecked(schema), [lesson] if lesson else [])
+            answer = await ask_object(call.reasoner, task, _KEYS)
             if said := words_of(answer):
                 words.append(f"the model answered without a plan, and said: {said}")
                 raise AnswerError(words[-1]) if len(words) > 1 else UnfitError(words[-1])
             plan = _normal_plan(answer)
-            answers.append(json.dumps(plan, ensure_ascii=False))
+            answers.append(json.dumps({key: value for key, value in plan.items() if value}, ensure_ascii=False))
             text, findings = _file_of(plan, offer, base, job.goal, path)
+            found.extend(findings)
             if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
                 best |= {key: plan[key] for key in ("left_out", "neither")}
@@ -374,14 +372,21 @@ class WriteExpert(Stage):
             if isinstance(error, ModelError) and not best:
                 raise
             best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
-        message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
-        is_done = best["expert"] and not best["findings"] and not best["left_out"]
-        return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
+        findings, left_out = best["findings"], best["left_out"]
+        corrected = [finding for finding in dict.fromkeys(found) if finding not in findings]
+        message = self._message(job, best["expert"], **best, corrected=corrected, prompt=sizes(parts, schema))
+        if best["expert"] and not findings and not left_out:
+            return message
+        if left_out and not findings:  # another attempt would leave the same out
+            status, why = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, f"left out: {', '.join(left_out)}"
+        else:
+            status, why = WorkflowStatus.EXECUTION_ERROR, "\n".join(findings)
+        return message.model_copy(update={"status": status, "evaluation": why})
 
 
 @cache
-def _rules() -> str:
-    return (files("operad.configs") / "expert_generation.md").read_text(encoding="utf-8").strip()
+def _rules(name: str) -> str:
+    return (files("operad.configs") / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 # From a plan to a file
@@ -410,10 +415,18 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
         "max_rounds": answer.get("max_rounds"),
         "budget": fields_of(answer.get("budget")),
         **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
-        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes")},
+        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes", "outdated")},
+        **{key: reasons_of(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")},
+        "replace": [
+            {key: _text(each.get(key)) for key in ("old", "new")} for each in _objects(parsed(answer.get("replace")))
+        ],
     }
-    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")}
-    return plan | {key: fields_of(each) or dict.fromkeys(_texts(each), "") for key, each in reasons.items()}
+    return plan
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    """Return the objects of a list; an object that stands alone is the only one."""
+    return [fields_of(value)] if fields_of(value) else each_of(value)
 
 
 def _texts(value: Any) -> list[str]:
@@ -433,9 +446,10 @@ def _file_of(
     findings += _unknown("knowledge base", [plan["knowledge"]], offer.knowledge)
     text = ""
     try:
-        text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
-        file = ExpertFile(text, path)
-        if base and text == base.text:
+        written = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
+        file = _with_edges(ExpertFile(_with_left_out(written, plan, tools), path))
+        text = file.text
+        if base and _is_same(text, base.text):
             return "", [] if plan["left_out"] else ["nothing changes; if nothing can be changed, `left_out` says why"]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, path, Path(path).parent)
@@ -444,6 +458,58 @@ def _file_of(
     except InputError as error:
         findings.append(str(error))
     return text, list(dict.fromkeys(findings))
+
+
+def _left_out(text: str) -> dict[str, str]:
+    """Return what the comments of a file leave out, each with the reason."""
+    return {what: why for what, _, why in (line.partition(": ") for line in _LEFT_OUT.findall(text))}
+
+
+def _is_same(text: str, before: str) -> bool:
+    """Return whether nothing was changed or done; a file does not get comments on requests of which nothing was done."""
+    is_done = _left_out(before).keys() - _left_out(text).keys()
+    return not is_done and _LEFT_OUT.sub("", text) == _LEFT_OUT.sub("", before)
+
+
+def _with_left_out(text: str, plan: dict[str, Any], tools: Mapping[str, Any]) -> str:
+    """Return a file with a comment for each thing that it leaves out; the plan then has those of earlier requests, too.
+
+    Raises:
+        InputError: The plan calls something outdated that the file does not leave out.
+    """
+    before, lines = _left_out(text), {line.partition(": ")[0]: line for line in _LEFT_OUT.findall(text)}
+    done = {*tools, *(_name_of(tool) for tool in tools.values())}
+    for said in plan["outdated"]:
+        named = [what for what, line in lines.items() if said.removeprefix("# left out: ") in (what, line)]
+        if not named:
+            raise InputError(f"`outdated`: no line is '# left out: {said}'{did_you_mean(said, lines)}")
+        done.update(named)
+    plan["left_out"] = {what: why for what, why in before.items() if what not in done} | plan["left_out"]
+    kept = _LEFT_OUT.sub(
+        lambda line: line[0] if plan["left_out"].get(what := line[1].partition(": ")[0]) == before[what] else "", text
+    )
+    new = {what: why for what, why in plan["left_out"].items() if _left_out(kept).get(what) != why}
+    return "".join(f"# left out: {what}: {why}\n" for what, why in new.items()) + kept
+
+
+def _with_edges(file: ExpertFile) -> ExpertFile:
+    """Return a file with edges to each operator from those before it that it reads.
+
+    After a branch no edge is added, as the operator would then also run where the branch was not chosen.
+    """
+    chains, operators = file.chains(0), file.definitions()
+    before: dict[str, set[str]] = {item.name: set() for chain in chains for item in chain}
+    for _ in before:  # as often as the longest path may be long
+        for first, second in (edge for chain in chains for edge in pairwise(chain)):
+            before[second.name] |= {first.name, *before[first.name]}
+    for reader in before:
+        direct = {first.name for chain in chains for first, second in pairwise(chain) if second.name == reader}
+        for name in _reads(operators[reader][1]) if reader in operators else ():
+            between = {each for each in before[reader] if each == name or name in before[each]}
+            is_sure = not any(operators[each][1].get("ports") for each in between if each in operators)
+            if name in before[reader] - direct and is_sure:
+                file = file.with_chains(0, connected(file.chains(0), Item(name), reader))
+    return file
 
 
 def _tools(
@@ -534,7 +600,7 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     Raises:
         InputError: Its text cannot be changed in this way.
     """
-    file = _with_operators(base, plan, tools, offer)
+    file = _with_operators(_with_replaced(base, plan), plan, tools, offer)
     there = {_name_of(tool): number for number, tool in enumerate(list_of(file.data.get("tools")))}
     for name, tool in tools.items():
         if name not in there:
@@ -551,6 +617,26 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
     file = file.with_fields(("experts", 0), _limits(plan))
     return (_with_criteria(file, plan) if plan["criteria"] else file).text
+
+
+def _with_replaced(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
+    """Return a file with words of its instructions, checks and criteria replaced.
+
+    Raises:
+        InputError: The file does not have the words.
+    """
+    for old, new in (each.values() for each in plan["replace"]):
+        places = [
+            (path, {key: text.replace(old, new)})
+            for path, fields in file.definitions().values()
+            for key in ("instruction", "check")
+            if old and old in (text := _text(fields.get(key)))
+        ]
+        if not places:
+            raise InputError(f"`replace`: no instruction, check or criterion has {old!r}; copy the words from the file")
+        for path, fields in places:
+            file = file.with_fields(path, fields)
+    return file
 
 
 def _with_operators(
@@ -684,11 +770,15 @@ def _read(file: ExpertFile) -> dict[str, str]:
     """Return the names that the instructions of a file read in braces, and lists of maps, each with its operator."""
     found: dict[str, str] = {}
     for operator, (_, fields) in file.definitions().items():
-        text = f"{fields.get('instruction')} {fields.get('check')}"
-        over = _text(fields_of(fields.get("map")).get("over"))
-        names = [field.name for field in Template(text).fields if not field.may_be_text]
-        found |= dict.fromkeys([*names, *([over] if over and "." not in over else [])], operator)
+        found |= dict.fromkeys(_reads(fields), operator)
     return found
+
+
+def _reads(operator: Mapping[str, Any]) -> list[str]:
+    """Return the names of the inputs and operators that an operator reads."""
+    text = f"{operator.get('instruction')} {operator.get('check')}"
+    over = _text(fields_of(operator.get("map")).get("over")).partition(".")[0]
+    return [field.name for field in Template(text).fields if not field.may_be_text] + [over] * bool(over)
 
 
 def _fields(operator: Mapping[str, Any]) -> set[str]:
