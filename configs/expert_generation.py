@@ -22,7 +22,7 @@ from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
 from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.names import marked_names
-from operad.flows.generation.plan import parsed, reasons_of
+from operad.flows.generation.plan import parsed, reasons_of, texts_of
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
@@ -400,7 +400,7 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
         {
             "name": _text(each.get("name")).strip(),
             **{key: _text(each.get(key)) for key in ("instruction", "check", "model") if each.get(key)},
-            **{key: _texts(each.get(key)) for key in ("tools", "ports") if each.get(key)},
+            **{key: texts_of(each.get(key)) for key in ("tools", "ports") if each.get(key)},
             **({"output": each["output"]} if each.get("output") else {}),
             **({"map": _text(fields_of(each["map"]).get("over") or each["map"])} if each.get("map") else {}),
         }
@@ -409,13 +409,13 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
     chains = list_of(parsed(answer.get("workflow")))
     plan: dict[str, Any] = {
         "operators": [each for each in operators if each["name"]],
-        "workflow": [_texts(chain) for chain in chains]
+        "workflow": [texts_of(chain) for chain in chains]
         if any(map(list_of, chains))
-        else [_texts(chains)] * bool(chains),
+        else [texts_of(chains)] * bool(chains),
         "max_rounds": answer.get("max_rounds"),
         "budget": fields_of(answer.get("budget")),
         **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
-        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes", "outdated")},
+        **{key: texts_of(answer.get(key)) for key in ("drop", "criteria", "approve", "notes", "outdated")},
         **{key: reasons_of(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")},
         "replace": [
             {key: _text(each.get(key)) for key in ("old", "new")} for each in _objects(parsed(answer.get("replace")))
@@ -429,13 +429,8 @@ def _objects(value: Any) -> list[dict[str, Any]]:
     return [fields_of(value)] if fields_of(value) else each_of(value)
 
 
-def _texts(value: Any) -> list[str]:
-    """Return the texts of a list; a text that stands alone is the only one."""
-    return [text for each in (texts_in(value) or [value]) if (text := _text(each).strip())]
-
-
 def _file_of(
-    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
+    plan: dict[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
 ) -> tuple[str, list[str]]:
     """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
     if not plan["operators"] and base is None:
@@ -444,13 +439,14 @@ def _file_of(
     models = [each.get("model") for each in plan["operators"] if _text(each.get("model")) not in request]
     findings += _unknown("model", models, offer.models)
     findings += _unknown("knowledge base", [plan["knowledge"]], offer.knowledge)
-    text = ""
+    text, refused = "", plan["left_out"]
     try:
         written = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
         file = _with_edges(ExpertFile(_with_left_out(written, plan, tools), path))
         text = file.text
-        if base and _is_same(text, base.text):
-            return "", [] if plan["left_out"] else ["nothing changes; if nothing can be changed, `left_out` says why"]
+        is_done = base and _left_out(base.text).keys() - plan["left_out"]
+        if base and not is_done and _LEFT_OUT.sub("", text) == _LEFT_OUT.sub("", base.text):
+            return "", [] if refused else ["nothing changes; if nothing can be changed, `left_out` says why"]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, path, Path(path).parent)
     except InvalidError as error:
@@ -465,31 +461,20 @@ def _left_out(text: str) -> dict[str, str]:
     return {what: why for what, _, why in (line.partition(": ") for line in _LEFT_OUT.findall(text))}
 
 
-def _is_same(text: str, before: str) -> bool:
-    """Return whether nothing was changed or done; a file does not get comments on requests of which nothing was done."""
-    is_done = _left_out(before).keys() - _left_out(text).keys()
-    return not is_done and _LEFT_OUT.sub("", text) == _LEFT_OUT.sub("", before)
-
-
 def _with_left_out(text: str, plan: dict[str, Any], tools: Mapping[str, Any]) -> str:
     """Return a file with a comment for each thing that it leaves out; the plan then has those of earlier requests, too.
 
     Raises:
         InputError: The plan calls something outdated that the file does not leave out.
     """
-    before, lines = _left_out(text), {line.partition(": ")[0]: line for line in _LEFT_OUT.findall(text)}
-    done = {*tools, *(_name_of(tool) for tool in tools.values())}
-    for said in plan["outdated"]:
-        named = [what for what, line in lines.items() if said.removeprefix("# left out: ") in (what, line)]
-        if not named:
-            raise InputError(f"`outdated`: no line is '# left out: {said}'{did_you_mean(said, lines)}")
-        done.update(named)
+    before = _left_out(text)
+    outdated = [said.removeprefix("# left out: ").partition(": ")[0] for said in plan["outdated"]]
+    if wrong := _unknown("line `# left out`", outdated, before):
+        raise InputError(f"`outdated`: {wrong[0]}")
+    done = {*outdated, *tools, *(_name_of(tool) for tool in tools.values())}
     plan["left_out"] = {what: why for what, why in before.items() if what not in done} | plan["left_out"]
-    kept = _LEFT_OUT.sub(
-        lambda line: line[0] if plan["left_out"].get(what := line[1].partition(": ")[0]) == before[what] else "", text
-    )
-    new = {what: why for what, why in plan["left_out"].items() if _left_out(kept).get(what) != why}
-    return "".join(f"# left out: {what}: {why}\n" for what, why in new.items()) + kept
+    lines = [" ".join(f"# left out: {what}: {why}".split()).removesuffix(":") for what, why in plan["left_out"].items()]
+    return "".join(f"{line}\n" for line in lines) + _LEFT_OUT.sub("", text)
 
 
 def _with_edges(file: ExpertFile) -> ExpertFile:

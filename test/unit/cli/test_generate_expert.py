@@ -242,13 +242,18 @@ def test_what_is_left_out_stays_in_the_file_until_it_is_done(expert, generate):
     assert Path("support.yaml").read_text() == before.replace("in German", "in French")
     assert "# left out: a schedule: experts have none" in prompts[0]
     status, left, _ = change({"outdated": ["schedules"]}, 3)
-    assert (status, "`outdated`: no line is '# left out: schedules' (did you mean 'a schedule'?)" in left[-1]) == (
+    assert (
+        status,
+        "`outdated`: no line `# left out` is called 'schedules' (did you mean 'a schedule'?)" in left[-1],
+    ) == (
         1,
         True,
     )
     status, left, _ = change({"outdated": ["a schedule"], "left_out": {"read_mail": "still none"}})
     assert (status, left) == (1, ["left out: read_mail: still none"])
     assert Path("support.yaml").read_text().startswith("# left out: read_mail: still none\napp: ")
+    status, left, prompts = change({"operators": []}, 3)
+    assert (status, "nothing changes" in prompts[1]) == (1, True)
     text = Path("support.yaml").read_text().replace("read_mail", "find_order")
     Path("support.yaml").write_text(text)
     status, left, _ = change({"operators": [{"name": "answer", "tools": ["find_order"]}]})
