@@ -407,26 +407,21 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
         for each in by_name or each_of(given)
     ]
     chains = list_of(parsed(answer.get("workflow")))
-    plan: dict[str, Any] = {
+    swaps = parsed(answer.get("replace"))
+    return {
         "operators": [each for each in operators if each["name"]],
-        "workflow": [texts_of(chain) for chain in chains]
-        if any(map(list_of, chains))
-        else [texts_of(chains)] * bool(chains),
+        "workflow": [texts_of(chain) for chain in (chains if any(map(list_of, chains)) else [chains]) if chain],
         "max_rounds": answer.get("max_rounds"),
         "budget": fields_of(answer.get("budget")),
         **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
         **{key: texts_of(answer.get(key)) for key in ("drop", "criteria", "approve", "notes", "outdated")},
         **{key: reasons_of(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")},
         "replace": [
-            {key: _text(each.get(key)) for key in ("old", "new")} for each in _objects(parsed(answer.get("replace")))
+            (old, _text(each.get("new")))
+            for each in (*each_of(swaps), fields_of(swaps))
+            if (old := _text(each.get("old")))
         ],
     }
-    return plan
-
-
-def _objects(value: Any) -> list[dict[str, Any]]:
-    """Return the objects of a list; an object that stands alone is the only one."""
-    return [fields_of(value)] if fields_of(value) else each_of(value)
 
 
 def _file_of(
@@ -505,13 +500,10 @@ def _tools(
     A function is a tool if the request names it with its module; the check of the file finds whether it exists.
     """
     there = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
-    inline = (
-        [tool for _, fields in base.definitions().values() for tool in list_of(fields.get("tools"))] if base else []
-    )
-    defined = {
-        _name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool
-    }
-    defined |= offer.tools
+    operators = base.definitions() if base else {}
+    inline = [tool for _, fields in operators.values() for tool in list_of(fields.get("tools"))]
+    own = {_name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool}
+    defined = {**own, **offer.tools}
     found, findings = dict[str, Any](), list[str]()
     wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
     for name in dict.fromkeys([*wanted, *plan["approve"]]):
@@ -521,11 +513,8 @@ def _tools(
         elif all(parts := dotted.rpartition(".")) and parts[0] in request and parts[2] in request:
             found[name] = dotted_tool(dotted)
         else:
-            known = [*there, *defined]
-            findings.append(
-                f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
-                "in `left_out` what the job asks of it"
-            )
+            missing = _unknown("tool", [name], [*there, *defined])
+            findings += [f"{each}; remove it, and say in `left_out` what the job asks of it" for each in missing]
     asking = {*plan["approve"], *(found.keys() - {*inline, *offer.reading, *plan["unapproved"]})}
     return {
         name: {**tool, "approve": True} if tool and name in asking else tool for name, tool in found.items()
@@ -556,7 +545,10 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
     alone = [[each["name"]] for each in plan["operators"]] if len(plan["operators"]) == 1 else []
     expert: dict[str, Any] = {
         "profile": {"name": name, "desc": description},
-        "workflow": [[_step(item) for item in chain] for chain in plan["workflow"] or alone],
+        "workflow": [
+            [name if port is None else {"operator": name, "port": port} for name, port in chain]
+            for chain in _chains(plan["workflow"] or alone)
+        ],
         "evaluator": {"instruction": _criteria(plan)},
         **_limits(plan),
     }
@@ -592,15 +584,17 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
             file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
         elif name in plan["approve"]:
             file = file.with_fields(("tools", there[name]), {"approve": True})
-    whole: dict[str, Any] = {
-        "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
-        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
-        "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+    changes: dict[tuple[str | int, ...], dict[str, Any]] = {
+        (): {
+            "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
+            "knowledgebase": offer.knowledge.get(plan["knowledge"]),
+            "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+        },
+        ("experts", 0, "profile"): {"name": plan["name"], "desc": plan["description"]},
+        ("experts", 0): _limits(plan),
     }
-    file = file.with_fields((), {key: value for key, value in whole.items() if value})
-    profile = {"name": plan["name"], "desc": plan["description"]}
-    file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
-    file = file.with_fields(("experts", 0), _limits(plan))
+    for path, fields in changes.items():
+        file = file.with_fields(path, {key: value for key, value in fields.items() if value})
     return (_with_criteria(file, plan) if plan["criteria"] else file).text
 
 
@@ -610,12 +604,12 @@ def _with_replaced(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
     Raises:
         InputError: The file does not have the words.
     """
-    for old, new in (each.values() for each in plan["replace"]):
+    for old, new in plan["replace"]:
         places = [
             (path, {key: text.replace(old, new)})
             for path, fields in file.definitions().values()
             for key in ("instruction", "check")
-            if old and old in (text := _text(fields.get(key)))
+            if old in (text := _text(fields.get(key)))
         ]
         if not places:
             raise InputError(f"`replace`: no instruction, check or criterion has {old!r}; copy the words from the file")
@@ -628,9 +622,9 @@ def _with_operators(
     file: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer
 ) -> ExpertFile:
     """Return a file with the operators of a plan, without those that it drops, and with its chains."""
+    for unknown in _unknown("operator", plan["drop"], file.definitions()):
+        raise InputError(unknown)
     for name in plan["drop"]:
-        if name not in file.definitions():
-            raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
         file = file.without_operator(0, name, rewire=True)
     for each in plan["operators"]:
         fields = _operator(each, tools, offer)
@@ -639,12 +633,7 @@ def _with_operators(
         else:
             added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
             file = file.with_fields((), {"operators": added})
-    if not plan["workflow"]:
-        return file
-    steps = [[(_step(item), fields_of(_step(item))) for item in chain] for chain in plan["workflow"]]
-    return file.with_chains(
-        0, [[Item(step.get("operator", name), step.get("port")) for name, step in chain] for chain in steps]
-    )
+    return file.with_chains(0, _chains(plan["workflow"])) if plan["workflow"] else file
 
 
 def _with_criteria(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
@@ -678,9 +667,9 @@ def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _step(item: str) -> Any:
-    name, colon, port = item.partition(":")
-    return {"operator": name, "port": port} if colon else name
+def _chains(workflow: Iterable[Iterable[str]]) -> list[list[Item]]:
+    parts = [[step.partition(":") for step in chain] for chain in workflow]
+    return [[Item(name, port if colon else None) for name, colon, port in chain] for chain in parts]
 
 
 def _criteria(plan: Mapping[str, Any]) -> str:
@@ -753,10 +742,7 @@ def _inputs_and_results(file: ExpertFile) -> set[str]:
 
 def _read(file: ExpertFile) -> dict[str, str]:
     """Return the names that the instructions of a file read in braces, and lists of maps, each with its operator."""
-    found: dict[str, str] = {}
-    for operator, (_, fields) in file.definitions().items():
-        found |= dict.fromkeys(_reads(fields), operator)
-    return found
+    return {name: operator for operator, (_, fields) in file.definitions().items() for name in _reads(fields)}
 
 
 def _reads(operator: Mapping[str, Any]) -> list[str]:
