@@ -60,11 +60,12 @@ _OBJECT: Schema = {"type": "object"}
 _OPERATOR: Schema = {
     "type": "object",
     "properties": {
-        "name": _TEXT, "instruction": _TEXT, "output": {}, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
-        "map": _TEXT, "model": _TEXT,
+        **dict.fromkeys(("name", "instruction", "check", "map", "model"), _TEXT),
+        **dict.fromkeys(("tools", "ports"), _TEXTS),
+        "output": {},
     },
     "required": ["name"],
-}  # fmt: skip
+}
 _DRAFT: Schema = {
     "type": "object",
     "properties": {
@@ -484,10 +485,11 @@ def _with_edges(file: ExpertFile) -> ExpertFile:
             before[second.name] |= {first.name, *before[first.name]}
     for reader in before:
         direct = {first.name for chain in chains for first, second in pairwise(chain) if second.name == reader}
-        for name in _reads(operators[reader][1]) if reader in operators else ():
+        fields = operators[reader][1] if reader in operators else {}
+        for name in _reads(fields):
             between = {each for each in before[reader] if each == name or name in before[each]}
             is_sure = not any(operators[each][1].get("ports") for each in between if each in operators)
-            if name in before[reader] - direct and is_sure:
+            if name in before[reader] - {*direct, *texts_of(fields.get("inputs"))} and is_sure:
                 file = file.with_chains(0, connected(file.chains(0), Item(name), reader))
     return file
 
@@ -550,7 +552,7 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
             for chain in _chains(plan["workflow"] or alone)
         ],
         "evaluator": {"instruction": _criteria(plan)},
-        **_limits(plan),
+        **{key: plan[key] for key in ("max_rounds", "budget")},
     }
     values: dict[str, Any] = {
         "app": {"name": name, "desc": description},
@@ -591,7 +593,7 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
             "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
         },
         ("experts", 0, "profile"): {"name": plan["name"], "desc": plan["description"]},
-        ("experts", 0): _limits(plan),
+        ("experts", 0): {key: plan[key] for key in ("max_rounds", "budget")},
     }
     for path, fields in changes.items():
         file = file.with_fields(path, {key: value for key, value in fields.items() if value})
@@ -657,10 +659,6 @@ def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: Exper
     if planned.get("model"):
         fields["model"] = offer.models.get(planned["model"], planned["model"])
     return fields
-
-
-def _limits(plan: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: plan[key] for key in ("max_rounds", "budget") if plan[key]}
 
 
 def _text(value: Any) -> str:

@@ -299,6 +299,23 @@ def test_a_change_gets_the_edge_too(expert, generate):
     assert "  workflow: [[find, sort, write], [find, write]]\n" in Path("support.yaml").read_text()
 
 
+def test_a_change_leaves_the_chains_of_an_operator_that_has_its_inputs_listed(generate):
+    inner = "{instruction: Do it.}"
+    text = f"""\
+operators:
+  - &find {inner}
+  - &sort {inner}
+  - &write {{instruction: 'About {{find}}.', inputs: [find]}}
+experts:
+  - profile: {{name: Writer}}
+    workflow: [[*find, *sort, *write]]
+"""
+    Path("writer.yaml").write_text(text)
+    made = {"replace": [{"old": "About", "new": "Write about"}]}
+    status, _, err, _ = generate([made], "More.", "--continue", "writer.yaml", "-o", "writer.yaml")
+    assert (status, Path("writer.yaml").read_text()) == (0, text.replace("About", "Write about")), err
+
+
 def test_no_edge_goes_around_a_branch(expert):
     made = chain_of("find", "sort", "write", sort={"ports": ["a", "b"]}, write={"instruction": "About {find}."})
     made["workflow"] = [["find", "sort:a", "write"]]
