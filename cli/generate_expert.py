@@ -155,6 +155,7 @@ def _print_remarks(design: ExpertDesign, explained: Collection[str], base: str |
     console = Console(stderr=True)
     for line in (
         *explained,
+        *(f"found and corrected: {finding}" for finding in design.corrected),
         *(f"note: {note}" for note in design.notes),
         *(f"neither input nor output: {name}" for name in design.neither),
         *(f"no longer an input or output: {name}" for name in design.gone),
@@ -170,6 +171,7 @@ def _print_remarks(design: ExpertDesign, explained: Collection[str], base: str |
 def _as_json(design: ExpertDesign, explained: Collection[str], *, written: bool) -> dict[str, Any]:
     return {
         "accepted": design.accepted,
+        "status": design.message.status.value,
         "findings": design.findings,
         "notes": design.notes,
         "left_out": design.left_out,

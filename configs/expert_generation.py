@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from operad.configs.capabilities import Trust
-from operad.configs.expert_file import ExpertFile, Item
+from operad.configs.expert_file import ExpertFile, Item, connected
 from operad.configs.issues import issue_line, placed
 from operad.configs.loader import load, preview_text
 from operad.configs.reading import name_tools
@@ -22,7 +22,7 @@ from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, serialized, value_node
 from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.names import marked_names
-from operad.flows.generation.plan import parsed
+from operad.flows.generation.plan import parsed, reasons_of, texts_of
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
@@ -60,39 +60,32 @@ _OBJECT: Schema = {"type": "object"}
 _OPERATOR: Schema = {
     "type": "object",
     "properties": {
-        "name": _TEXT, "instruction": _TEXT, "output": {}, "tools": _TEXTS, "check": _TEXT, "ports": _TEXTS,
-        "map": _TEXT, "model": _TEXT,
+        **dict.fromkeys(("name", "instruction", "check", "map", "model"), _TEXT),
+        **dict.fromkeys(("tools", "ports"), _TEXTS),
+        "output": {},
     },
     "required": ["name"],
-}  # fmt: skip
-_PLAN: Schema = {
+}
+_DRAFT: Schema = {
     "type": "object",
     "properties": {
-        "reasoning": {**_TEXT, "description": "In short"},
-        "name": _TEXT,
-        "description": _TEXT,
-        "inputs": _OBJECT,
         "operators": {"type": "array", "items": _OPERATOR},
-        "drop": _TEXTS,
         "workflow": {"type": "array", "items": _TEXTS},
-        "criteria": _TEXTS,
+        **dict.fromkeys(("reasoning", "name", "description", "knowledge"), _TEXT),
+        **dict.fromkeys(("criteria", "notes"), _TEXTS),
+        **dict.fromkeys(("inputs", "budget", "unapproved", "left_out", "neither"), _OBJECT),
         "max_rounds": {"type": "integer"},
-        "budget": _OBJECT,
         "reasoner": {"enum": ["MONO", "DUAL"]},
-        "approve": _TEXTS,
-        "unapproved": _OBJECT,
-        "knowledge": _TEXT,
-        "notes": _TEXTS,
-        "left_out": _OBJECT,
-        "neither": _OBJECT,
     },
     "required": ["operators"],
 }
+_CHANGE: Schema = {"type": "object", "additionalProperties": True}
+"""JSON Schema of a change, whose form stands in the rules, as that is shorter."""
 
-_CHANGE = """\
-Write only what changes: new operators, and changed ones with their changed keys alone; `drop` has the names of those to \
-remove. Leave out `workflow`, `criteria`, `name` and `description` if they stay; otherwise write them whole. `approve` has the \
-names of tools of the file before whose calls a person is asked from now on."""
+_KEYS = (*_DRAFT["properties"], "replace", "drop", "approve", "outdated")
+
+_LEFT_OUT = re.compile(r"^# left out: (.+?)[ \t\r]*$\n?", re.MULTILINE)
+"""Line of a file on what was asked for and is not done."""
 
 MAX_CHARACTERS = 40_000
 """Maximum length of a file that is shown to a model."""
@@ -204,8 +197,13 @@ class ExpertDesign:
 
     @property
     def left_out(self) -> list[str]:
-        """Requests that are not fulfilled, each with the reason; a design that leaves something out is not accepted."""
+        """Requests that are not fulfilled, also earlier ones, each with the reason; such a design is not accepted."""
         return self._reasons("left_out")
+
+    @property
+    def corrected(self) -> list[str]:
+        """Findings that the model corrected."""
+        return texts_in(self.message.outputs.get("corrected"))
 
     @property
     def neither(self) -> list[str]:
@@ -321,7 +319,8 @@ class WriteExpert(Stage):
         expert: The best file; absent if there is none.
         findings: What is wrong with it.
         notes: Notes of its plan.
-        left_out: What the request asks for and the expert does not do.
+        left_out: What was asked for and the expert does not do, also by earlier requests.
+        corrected: Findings of earlier answers, which no longer hold.
         prompt: Estimated tokens of each part of the prompt.
     """
 
@@ -333,31 +332,31 @@ class WriteExpert(Stage):
         offer = ExpertOffer(**fields_of(job.inputs["offer"]))
         path = _text(job.inputs["file"])
         base = ExpertFile(_text(job.inputs["expert"]), path) if job.inputs["expert"] else None
-        parts = [Part("Rules", _rules(), fixed=True), Part("Tools", offer.shown)]
-        if base:
-            parts += [
-                Part("The file, which the job changes", name_keys(base.text).text, data=True),
-                Part("Changes", _CHANGE),
-            ]
+        schema = _CHANGE if base else _DRAFT
+        parts = [
+            Part("Rules", _rules("expert_change" if base else "expert_generation"), fixed=True),
+            Part("Tools", offer.shown),
+            *([Part("The file", name_keys(base.text).text, data=True)] if base else ()),
+        ]
         secrets = [
             f"a key in the request was not stored; give it by: operad secrets set {name}"
             for name in texts_in(job.inputs.get(SECRETS))
         ]
-        schema = AnswerSchema.unchecked(_PLAN)
         best: dict[str, Any] = {}
-        answers, words = list[str](), list[str]()
+        answers, words, found = list[str](), list[str](), list[str]()
 
         async def attempt(lesson: str) -> None:
             nonlocal best
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
-            task = task_of(job, [*parts, *last], schema, [lesson] if lesson else [])
-            answer = await ask_object(call.reasoner, task, _PLAN["properties"])
+            task = task_of(job, [*parts, *last], AnswerSchema.unchecked(schema), [lesson] if lesson else [])
+            answer = await ask_object(call.reasoner, task, _KEYS)
             if said := words_of(answer):
                 words.append(f"the model answered without a plan, and said: {said}")
                 raise AnswerError(words[-1]) if len(words) > 1 else UnfitError(words[-1])
             plan = _normal_plan(answer)
-            answers.append(json.dumps(plan, ensure_ascii=False))
+            answers.append(json.dumps({key: value for key, value in plan.items() if value}, ensure_ascii=False))
             text, findings = _file_of(plan, offer, base, job.goal, path)
+            found.extend(findings)
             if not (best and findings) or (text and (not best["expert"] or len(findings) < len(best["findings"]))):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
                 best |= {key: plan[key] for key in ("left_out", "neither")}
@@ -374,14 +373,21 @@ class WriteExpert(Stage):
             if isinstance(error, ModelError) and not best:
                 raise
             best = {"expert": "", "left_out": {}, **best, "findings": [*best.get("findings", ()), describe(error)]}
-        message = self._message(job, best["expert"], **best, prompt=sizes(parts, _PLAN))
-        is_done = best["expert"] and not best["findings"] and not best["left_out"]
-        return message if is_done else message.model_copy(update={"status": WorkflowStatus.EXECUTION_ERROR})
+        findings, left_out = best["findings"], best["left_out"]
+        corrected = [finding for finding in dict.fromkeys(found) if finding not in findings]
+        message = self._message(job, best["expert"], **best, corrected=corrected, prompt=sizes(parts, schema))
+        if best["expert"] and not findings and not left_out:
+            return message
+        if left_out and not findings:  # another attempt would leave the same out
+            status, why = WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, f"left out: {', '.join(left_out)}"
+        else:
+            status, why = WorkflowStatus.EXECUTION_ERROR, "\n".join(findings)
+        return message.model_copy(update={"status": status, "evaluation": why})
 
 
 @cache
-def _rules() -> str:
-    return (files("operad.configs") / "expert_generation.md").read_text(encoding="utf-8").strip()
+def _rules(name: str) -> str:
+    return (files("operad.configs") / f"{name}.md").read_text(encoding="utf-8").strip()
 
 
 # From a plan to a file
@@ -395,34 +401,32 @@ def _normal_plan(answer: Mapping[str, Any]) -> dict[str, Any]:
         {
             "name": _text(each.get("name")).strip(),
             **{key: _text(each.get(key)) for key in ("instruction", "check", "model") if each.get(key)},
-            **{key: _texts(each.get(key)) for key in ("tools", "ports") if each.get(key)},
+            **{key: texts_of(each.get(key)) for key in ("tools", "ports") if each.get(key)},
             **({"output": each["output"]} if each.get("output") else {}),
             **({"map": _text(fields_of(each["map"]).get("over") or each["map"])} if each.get("map") else {}),
         }
         for each in by_name or each_of(given)
     ]
     chains = list_of(parsed(answer.get("workflow")))
-    plan: dict[str, Any] = {
+    swaps = parsed(answer.get("replace"))
+    return {
         "operators": [each for each in operators if each["name"]],
-        "workflow": [_texts(chain) for chain in chains]
-        if any(map(list_of, chains))
-        else [_texts(chains)] * bool(chains),
+        "workflow": [texts_of(chain) for chain in (chains if any(map(list_of, chains)) else [chains]) if chain],
         "max_rounds": answer.get("max_rounds"),
         "budget": fields_of(answer.get("budget")),
         **{key: _text(answer.get(key)) for key in ("name", "description", "reasoner", "knowledge")},
-        **{key: _texts(answer.get(key)) for key in ("drop", "criteria", "approve", "notes")},
+        **{key: texts_of(answer.get(key)) for key in ("drop", "criteria", "approve", "notes", "outdated")},
+        **{key: reasons_of(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")},
+        "replace": [
+            (old, _text(each.get("new")))
+            for each in (*each_of(swaps), fields_of(swaps))
+            if (old := _text(each.get("old")))
+        ],
     }
-    reasons = {key: parsed(answer.get(key)) for key in ("inputs", "left_out", "neither", "unapproved")}
-    return plan | {key: fields_of(each) or dict.fromkeys(_texts(each), "") for key, each in reasons.items()}
-
-
-def _texts(value: Any) -> list[str]:
-    """Return the texts of a list; a text that stands alone is the only one."""
-    return [text for each in (texts_in(value) or [value]) if (text := _text(each).strip())]
 
 
 def _file_of(
-    plan: Mapping[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
+    plan: dict[str, Any], offer: ExpertOffer, base: ExpertFile | None, request: str, path: str
 ) -> tuple[str, list[str]]:
     """Return the file of a plan, empty if it cannot be written, and what is wrong with it."""
     if not plan["operators"] and base is None:
@@ -431,12 +435,14 @@ def _file_of(
     models = [each.get("model") for each in plan["operators"] if _text(each.get("model")) not in request]
     findings += _unknown("model", models, offer.models)
     findings += _unknown("knowledge base", [plan["knowledge"]], offer.knowledge)
-    text = ""
+    text, refused = "", plan["left_out"]
     try:
-        text = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
-        file = ExpertFile(text, path)
-        if base and text == base.text:
-            return "", [] if plan["left_out"] else ["nothing changes; if nothing can be changed, `left_out` says why"]
+        written = _new(plan, tools, offer) if base is None else _changed(base, plan, tools, offer)
+        file = _with_edges(ExpertFile(_with_left_out(written, plan, tools), path))
+        text = file.text
+        is_done = base and _left_out(base.text).keys() - plan["left_out"]
+        if base and not is_done and _LEFT_OUT.sub("", text) == _LEFT_OUT.sub("", base.text):
+            return "", [] if refused else ["nothing changes; if nothing can be changed, `left_out` says why"]
         findings += [*_findings(file, plan, base), *_lost_names(file, plan, base, request, tools)]
         preview_text(text, path, Path(path).parent)
     except InvalidError as error:
@@ -444,6 +450,48 @@ def _file_of(
     except InputError as error:
         findings.append(str(error))
     return text, list(dict.fromkeys(findings))
+
+
+def _left_out(text: str) -> dict[str, str]:
+    """Return what the comments of a file leave out, each with the reason."""
+    return {what: why for what, _, why in (line.partition(": ") for line in _LEFT_OUT.findall(text))}
+
+
+def _with_left_out(text: str, plan: dict[str, Any], tools: Mapping[str, Any]) -> str:
+    """Return a file with a comment for each thing that it leaves out; the plan then has those of earlier requests, too.
+
+    Raises:
+        InputError: The plan calls something outdated that the file does not leave out.
+    """
+    before = _left_out(text)
+    outdated = [said.removeprefix("# left out: ").partition(": ")[0] for said in plan["outdated"]]
+    if wrong := _unknown("line `# left out`", outdated, before):
+        raise InputError(f"`outdated`: {wrong[0]}")
+    done = {*outdated, *tools, *(_name_of(tool) for tool in tools.values())}
+    plan["left_out"] = {what: why for what, why in before.items() if what not in done} | plan["left_out"]
+    lines = [" ".join(f"# left out: {what}: {why}".split()).removesuffix(":") for what, why in plan["left_out"].items()]
+    return "".join(f"{line}\n" for line in lines) + _LEFT_OUT.sub("", text)
+
+
+def _with_edges(file: ExpertFile) -> ExpertFile:
+    """Return a file with edges to each operator from those before it that it reads.
+
+    After a branch no edge is added, as the operator would then also run where the branch was not chosen.
+    """
+    chains, operators = file.chains(0), file.definitions()
+    before: dict[str, set[str]] = {item.name: set() for chain in chains for item in chain}
+    for _ in before:  # as often as the longest path may be long
+        for first, second in (edge for chain in chains for edge in pairwise(chain)):
+            before[second.name] |= {first.name, *before[first.name]}
+    for reader in before:
+        direct = {first.name for chain in chains for first, second in pairwise(chain) if second.name == reader}
+        fields = operators[reader][1] if reader in operators else {}
+        for name in _reads(fields):
+            between = {each for each in before[reader] if each == name or name in before[each]}
+            is_sure = not any(operators[each][1].get("ports") for each in between if each in operators)
+            if name in before[reader] - {*direct, *texts_of(fields.get("inputs"))} and is_sure:
+                file = file.with_chains(0, connected(file.chains(0), Item(name), reader))
+    return file
 
 
 def _tools(
@@ -454,13 +502,10 @@ def _tools(
     A function is a tool if the request names it with its module; the check of the file finds whether it exists.
     """
     there = {_name_of(tool) for tool in list_of(base.data.get("tools"))} if base else set[str]()
-    inline = (
-        [tool for _, fields in base.definitions().values() for tool in list_of(fields.get("tools"))] if base else []
-    )
-    defined = {
-        _name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool
-    }
-    defined |= offer.tools
+    operators = base.definitions() if base else {}
+    inline = [tool for _, fields in operators.values() for tool in list_of(fields.get("tools"))]
+    own = {_name_of(tool): fields_of(tool) or dotted_tool(tool) for tool in inline if fields_of(tool) or "." in tool}
+    defined = {**own, **offer.tools}
     found, findings = dict[str, Any](), list[str]()
     wanted = [name for each in plan["operators"] for name in each.get("tools", ())]
     for name in dict.fromkeys([*wanted, *plan["approve"]]):
@@ -470,11 +515,8 @@ def _tools(
         elif all(parts := dotted.rpartition(".")) and parts[0] in request and parts[2] in request:
             found[name] = dotted_tool(dotted)
         else:
-            known = [*there, *defined]
-            findings.append(
-                f"no tool is called {name!r}{did_you_mean(name, known)}; there are: {', '.join(known)}; remove it, and say "
-                "in `left_out` what the job asks of it"
-            )
+            missing = _unknown("tool", [name], [*there, *defined])
+            findings += [f"{each}; remove it, and say in `left_out` what the job asks of it" for each in missing]
     asking = {*plan["approve"], *(found.keys() - {*inline, *offer.reading, *plan["unapproved"]})}
     return {
         name: {**tool, "approve": True} if tool and name in asking else tool for name, tool in found.items()
@@ -505,9 +547,12 @@ def _new(plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer) 
     alone = [[each["name"]] for each in plan["operators"]] if len(plan["operators"]) == 1 else []
     expert: dict[str, Any] = {
         "profile": {"name": name, "desc": description},
-        "workflow": [[_step(item) for item in chain] for chain in plan["workflow"] or alone],
+        "workflow": [
+            [name if port is None else {"operator": name, "port": port} for name, port in chain]
+            for chain in _chains(plan["workflow"] or alone)
+        ],
         "evaluator": {"instruction": _criteria(plan)},
-        **_limits(plan),
+        **{key: plan[key] for key in ("max_rounds", "budget")},
     }
     values: dict[str, Any] = {
         "app": {"name": name, "desc": description},
@@ -534,32 +579,54 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
     Raises:
         InputError: Its text cannot be changed in this way.
     """
-    file = _with_operators(base, plan, tools, offer)
+    file = _with_operators(_with_replaced(base, plan), plan, tools, offer)
     there = {_name_of(tool): number for number, tool in enumerate(list_of(file.data.get("tools")))}
     for name, tool in tools.items():
         if name not in there:
             file = file.with_fields((), {"tools": [*list_of(file.values.get("tools")), tool]})
         elif name in plan["approve"]:
             file = file.with_fields(("tools", there[name]), {"approve": True})
-    whole: dict[str, Any] = {
-        "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
-        "knowledgebase": offer.knowledge.get(plan["knowledge"]),
-        "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+    changes: dict[tuple[str | int, ...], dict[str, Any]] = {
+        (): {
+            "services": {**_services(tools, offer), **fields_of(file.values.get("services"))},
+            "knowledgebase": offer.knowledge.get(plan["knowledge"]),
+            "reasoner": plan["reasoner"] and {**fields_of(file.values.get("reasoner")), "type": plan["reasoner"]},
+        },
+        ("experts", 0, "profile"): {"name": plan["name"], "desc": plan["description"]},
+        ("experts", 0): {key: plan[key] for key in ("max_rounds", "budget")},
     }
-    file = file.with_fields((), {key: value for key, value in whole.items() if value})
-    profile = {"name": plan["name"], "desc": plan["description"]}
-    file = file.with_fields(("experts", 0, "profile"), {key: value for key, value in profile.items() if value})
-    file = file.with_fields(("experts", 0), _limits(plan))
+    for path, fields in changes.items():
+        file = file.with_fields(path, {key: value for key, value in fields.items() if value})
     return (_with_criteria(file, plan) if plan["criteria"] else file).text
+
+
+def _with_replaced(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
+    """Return a file with words of its instructions, checks and criteria replaced.
+
+    Raises:
+        InputError: The file does not have the words.
+    """
+    for old, new in plan["replace"]:
+        places = [
+            (path, {key: text.replace(old, new)})
+            for path, fields in file.definitions().values()
+            for key in ("instruction", "check")
+            if old in (text := _text(fields.get(key)))
+        ]
+        if not places:
+            raise InputError(f"`replace`: no instruction, check or criterion has {old!r}; copy the words from the file")
+        for path, fields in places:
+            file = file.with_fields(path, fields)
+    return file
 
 
 def _with_operators(
     file: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any], offer: ExpertOffer
 ) -> ExpertFile:
     """Return a file with the operators of a plan, without those that it drops, and with its chains."""
+    for unknown in _unknown("operator", plan["drop"], file.definitions()):
+        raise InputError(unknown)
     for name in plan["drop"]:
-        if name not in file.definitions():
-            raise InputError(f"no operator is called {name!r}{did_you_mean(name, file.definitions())}")
         file = file.without_operator(0, name, rewire=True)
     for each in plan["operators"]:
         fields = _operator(each, tools, offer)
@@ -568,12 +635,7 @@ def _with_operators(
         else:
             added = [*list_of(file.values.get("operators")), {"name": each["name"], **fields}]
             file = file.with_fields((), {"operators": added})
-    if not plan["workflow"]:
-        return file
-    steps = [[(_step(item), fields_of(_step(item))) for item in chain] for chain in plan["workflow"]]
-    return file.with_chains(
-        0, [[Item(step.get("operator", name), step.get("port")) for name, step in chain] for chain in steps]
-    )
+    return file.with_chains(0, _chains(plan["workflow"])) if plan["workflow"] else file
 
 
 def _with_criteria(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
@@ -599,17 +661,13 @@ def _operator(planned: Mapping[str, Any], tools: Mapping[str, Any], offer: Exper
     return fields
 
 
-def _limits(plan: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: plan[key] for key in ("max_rounds", "budget") if plan[key]}
-
-
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
 
 
-def _step(item: str) -> Any:
-    name, colon, port = item.partition(":")
-    return {"operator": name, "port": port} if colon else name
+def _chains(workflow: Iterable[Iterable[str]]) -> list[list[Item]]:
+    parts = [[step.partition(":") for step in chain] for chain in workflow]
+    return [[Item(name, port if colon else None) for name, colon, port in chain] for chain in parts]
 
 
 def _criteria(plan: Mapping[str, Any]) -> str:
@@ -682,13 +740,14 @@ def _inputs_and_results(file: ExpertFile) -> set[str]:
 
 def _read(file: ExpertFile) -> dict[str, str]:
     """Return the names that the instructions of a file read in braces, and lists of maps, each with its operator."""
-    found: dict[str, str] = {}
-    for operator, (_, fields) in file.definitions().items():
-        text = f"{fields.get('instruction')} {fields.get('check')}"
-        over = _text(fields_of(fields.get("map")).get("over"))
-        names = [field.name for field in Template(text).fields if not field.may_be_text]
-        found |= dict.fromkeys([*names, *([over] if over and "." not in over else [])], operator)
-    return found
+    return {name: operator for operator, (_, fields) in file.definitions().items() for name in _reads(fields)}
+
+
+def _reads(operator: Mapping[str, Any]) -> list[str]:
+    """Return the names of the inputs and operators that an operator reads."""
+    text = f"{operator.get('instruction')} {operator.get('check')}"
+    over = _text(fields_of(operator.get("map")).get("over")).partition(".")[0]
+    return [field.name for field in Template(text).fields if not field.may_be_text] + [over] * bool(over)
 
 
 def _fields(operator: Mapping[str, Any]) -> set[str]:

@@ -229,6 +229,12 @@ def _content(node: yaml.Node | None) -> Any:
     return node and (node.tag, node.value)
 
 
+def _has_lines(node: yaml.Node | None) -> bool:
+    """Return whether a mapping has a text of several lines."""
+    values = [value for _, value in node.value] if isinstance(node, yaml.MappingNode) else []
+    return any(isinstance(value, yaml.ScalarNode) and "\n" in value.value for value in values)
+
+
 def _mapping_rows(part: Part, was: yaml.MappingNode, now: yaml.MappingNode) -> list[_Row] | None:
     before = {str(key.value): value for key, value in was.value}
     after = {str(key.value): (key, value) for key, value in now.value}
@@ -379,7 +385,7 @@ class _Editor:
         """Return an entry of a block that was there before."""
         value, key = part.entries[place], part.keys[place] if part.keys else None
         begin = self._block_begin(value, start) if value.is_block else value.begin
-        kept = self._kept(value, row.was, row.now, begin)
+        kept = None if self._needs_lines(value, row) else self._kept(value, row.was, row.now, begin)
         if kept is not None:
             head = self._text[start:begin]
             if value.is_block and value.kind == "map" and isinstance(row.now, yaml.SequenceNode):
@@ -388,6 +394,11 @@ class _Editor:
         first, newline, more = self._written(row, part.column).partition("\n")
         remark = self._text[value.end : self._line_end(value.end)] if key and not value.is_block else ""
         return f"{first}{remark}{newline}{more}"
+
+    def _needs_lines(self, value: Part, row: _Row) -> bool:
+        """Return whether a value in brackets gets a text of several lines, which brackets would hold in one line."""
+        is_plain = value.flow and not re.search(r"[#&]", self._text[value.begin : self._end(value)])  # nothing is lost
+        return is_plain and _has_lines(row.now) and not _has_lines(row.was)
 
     def _new_entry(self, row: _Row, column: int, prefers_block: bool) -> str:
         now = row.now

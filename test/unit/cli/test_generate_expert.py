@@ -192,7 +192,7 @@ def test_after_three_answers_the_best_file_is_kept_and_what_is_left_is_said(expe
     status, _, err, prompts = expert([worse, plan(operators=[lost]), worse])
     assert (status, len(prompts)) == (1, 3)
     assert "left: order_ids: the job marks it" in err
-    assert "more" not in err
+    assert "left: operator 'more'" not in err
     assert "output: {answer: string}" in Path("support.yaml").read_text()
     assert issues("support.yaml") == []
 
@@ -220,6 +220,107 @@ def test_what_cannot_be_done_is_said_and_not_called_done(expert):
     assert status == 1
     assert "left out: read_mail: there is no such tool" in err
     assert issues("support.yaml") == []
+
+
+LEFT = {"read_mail": "there is no such tool", "a schedule": "experts have none"}
+COMMENTS = "# left out: read_mail: there is no such tool\n# left out: a schedule: experts have none\n"
+
+
+def test_what_is_left_out_stays_in_the_file_until_it_is_done(expert, generate):
+    def change(made, calls=1):
+        options = ("--continue", "support.yaml", "-o", "support.yaml", "--services", "services.yaml", "--trust")
+        status, _, err, prompts = generate([made] * calls, "Next.", *options)
+        return status, [line for line in err.splitlines() if line.startswith("left")], prompts
+
+    status, _, err, _ = expert([plan(operators=[{**ANSWER, "tools": []}], left_out=LEFT)])
+    before = Path("support.yaml").read_text()
+    assert (status, before.startswith(f"{COMMENTS}app: ")) == (1, True)
+    assert "rejected: left out: read_mail, a schedule (JOB_TOO_COMPLICATED_ERROR)" in err
+    assert issues("support.yaml") == []
+    status, left, prompts = change({"replace": [{"old": "in German", "new": "in French"}]})
+    assert (status, left) == (1, [f"left out: {what}: {why}" for what, why in LEFT.items()])
+    assert Path("support.yaml").read_text() == before.replace("in German", "in French")
+    assert "# left out: a schedule: experts have none" in prompts[0]
+    status, left, _ = change({"outdated": ["schedules"]}, 3)
+    assert (
+        status,
+        "`outdated`: no line `# left out` is called 'schedules' (did you mean 'a schedule'?)" in left[-1],
+    ) == (
+        1,
+        True,
+    )
+    status, left, _ = change({"outdated": ["a schedule"], "left_out": {"read_mail": "still none"}})
+    assert (status, left) == (1, ["left out: read_mail: still none"])
+    assert Path("support.yaml").read_text().startswith("# left out: read_mail: still none\napp: ")
+    status, left, prompts = change({"operators": []}, 3)
+    assert (status, "nothing changes" in prompts[1]) == (1, True)
+    text = Path("support.yaml").read_text().replace("read_mail", "find_order")
+    Path("support.yaml").write_text(text)
+    status, left, _ = change({"operators": [{"name": "answer", "tools": ["find_order"]}]})
+    assert (status, left) == (0, [])
+    assert Path("support.yaml").read_text().startswith("app: ")
+
+
+def test_a_corrected_finding_is_printed(expert):
+    _, _, err, _ = expert([plan(criteria=[]), plan()])
+    assert "found and corrected: there are no `criteria`" in err
+    assert "left:" not in err
+    _, _, err, _ = expert([plan(criteria=[])] * 3, ASKED, "-o", "other.yaml")
+    assert "found and corrected" not in err
+
+
+def chain_of(*names, **more):
+    """A plan with a chain of operators; `more` has keys of those that have any."""
+    made = [{"name": name, "instruction": f"Do {name}.", **more.get(name, {})} for name in names]
+    return plan(operators=made, workflow=[list(names)], unapproved={})
+
+
+@pytest.mark.parametrize(
+    ("reader", "chains"),
+    [
+        ({"instruction": "Write about {find} and {sort}."}, [["find", "sort", "write"], ["find", "write"]]),
+        ({"check": "It has {find}."}, [["find", "sort", "write"], ["find", "write"]]),
+        ({"map": "find.ids"}, [["find", "sort", "write"], ["find", "write"]]),
+        ({"instruction": "Write about {sort}."}, [["find", "sort", "write"]]),
+    ],
+)
+def test_an_operator_gets_an_edge_from_each_operator_before_it_that_it_reads(expert, reader, chains):
+    made = chain_of("find", "sort", "write", find={"output": {"ids": ["string"]}}, write=reader)
+    status, _, err, prompts = expert([made], "Write.")
+    assert (status, len(prompts)) == (0, 1), err
+    assert load("support.yaml").spec.experts[0].workflow == chains
+
+
+def test_a_change_gets_the_edge_too(expert, generate):
+    expert([chain_of("find", "sort", "write")], "Write.")
+    made = {"replace": [{"old": "Do write.", "new": "Write about {find}."}]}
+    status, _, err, prompts = generate([made], "About it.", "--continue", "support.yaml", "-o", "support.yaml")
+    assert (status, len(prompts)) == (0, 1), err
+    assert "  workflow: [[find, sort, write], [find, write]]\n" in Path("support.yaml").read_text()
+
+
+def test_a_change_leaves_the_chains_of_an_operator_that_has_its_inputs_listed(generate):
+    inner = "{instruction: Do it.}"
+    text = f"""\
+operators:
+  - &find {inner}
+  - &sort {inner}
+  - &write {{instruction: 'About {{find}}.', inputs: [find]}}
+experts:
+  - profile: {{name: Writer}}
+    workflow: [[*find, *sort, *write]]
+"""
+    Path("writer.yaml").write_text(text)
+    made = {"replace": [{"old": "About", "new": "Write about"}]}
+    status, _, err, _ = generate([made], "More.", "--continue", "writer.yaml", "-o", "writer.yaml")
+    assert (status, Path("writer.yaml").read_text()) == (0, text.replace("About", "Write about")), err
+
+
+def test_no_edge_goes_around_a_branch(expert):
+    made = chain_of("find", "sort", "write", sort={"ports": ["a", "b"]}, write={"instruction": "About {find}."})
+    made["workflow"] = [["find", "sort:a", "write"]]
+    status, _, err, _ = expert([made] * 3, "Write.")
+    assert (status, "operator 'find' has no edge to 'write'" in err) == (1, True)
 
 
 def test_an_impossible_request_makes_no_file(expert):
@@ -405,6 +506,31 @@ def test_a_change_of_one_operator_leaves_every_other_line(change):
     assert "What is it about? # short" in prompts[0]
 
 
+def test_words_are_replaced_in_instructions_checks_and_criteria(change):
+    made = {"replace": [{"old": "polite", "new": "short"}, {"old": "two sentences", "new": "one sentence"}]}
+    status, _, err, prompts = change([made], "One sentence.")
+    assert (status, len(prompts)) == (0, 1), err
+    changed = BEFORE.replace("two sentences", "one sentence").replace("polite", "short")
+    assert Path("expert.yaml").read_text() == changed
+    status, _, err, _ = change([{"replace": [{"old": "rude", "new": ""}]}] * 3, "Not rude.")
+    assert (status, Path("expert.yaml").read_text()) == (1, BEFORE)
+    assert "left: `replace`: no instruction, check or criterion has 'rude'; copy the words from the file" in err
+
+
+def test_several_criteria_in_place_of_one_are_lines(expert, generate):
+    expert([plan(criteria=["The answer is in German."])])
+    made = {"criteria": ["The answer is in German.", "It is short."]}
+    assert generate([made], "Short.", "--continue", "support.yaml", "-o", "support.yaml")[0] == 0
+    lines = "  evaluator:\n    instruction: |-\n      - The answer is in German.\n      - It is short.\n"
+    assert Path("support.yaml").read_text().endswith(lines)
+
+
+def test_a_change_is_asked_with_rules_of_its_own(expert, change):
+    _, _, _, drafts = expert([plan()])
+    _, _, _, changes = change([{"description": "Writes."}], "Writes.")
+    assert len(changes[0]) < len(drafts[0]) / 2 + len(BEFORE)
+
+
 def test_a_new_operator_joins_the_chains_and_brings_its_tools(change):
     made = {
         "operators": [{"name": "look", "instruction": "Look it up.", "tools": ["wikipedia"]}],
@@ -454,7 +580,7 @@ def test_a_change_that_changes_nothing_says_why_and_leaves_the_file(change):
         (["x", "--to", "expert", "--run", "a=b", "--review"], "--run, --review: is for workflows, not for experts"),
         (["x", "--to", "expert", "-o", "expert.yaml"], "-o expert.yaml: configures experts; change it with --continue"),
         (["x", "--to", "expert", "-o", "flow.yaml"], "-o flow.yaml: holds a workflow; name another file"),
-        (["x", "--to", "expert", "--continue", "flow.yaml"], "--continue flow.yaml: is no file of experts"),
+        (["x", "--to", "expert", "--continue", "flow.yaml"], "--continue flow.yaml: does not configure an expert"),
         (["x", "--continue", "two.yaml"], "only a file with one expert can be changed in words"),
         (["x", "--continue", "wrong.yaml"], "wrong.yaml:1: operators[0].instruction: this key is missing"),
         (["", "--to", "expert"], "the instruction is empty"),

@@ -96,6 +96,14 @@ def test_values_that_the_text_cannot_get_are_refused(text, values):
         edited(text, values)
 
 
+def test_a_text_of_several_lines_opens_the_brackets_around_it():
+    text = "a:\n  e: {i: One., k: 1}  # c\n  f: &x {i: One.}\n"
+    more = changed(lambda values: values["a"]["e"].update(i="- One.\n- Two."), text)
+    assert more == "a:\n  e:  # c\n    i: |-\n      - One.\n      - Two.\n    k: 1\n  f: &x {i: One.}\n"
+    more = changed(lambda values: values["a"]["f"].update(i="- One.\n- Two."), text)
+    assert '  f: &x {i: "- One.\\n- Two."}\n' in more  # an anchor stays
+
+
 texts = st.text("ab:#'\"\n &*-{}[],|>%@!é \t", max_size=12)
 keys = st.text("ab:#' *-{},é", min_size=1, max_size=6)
 scalars = st.one_of(texts, st.integers(-5, 5), st.booleans(), st.none(), st.floats(-5, 5))
