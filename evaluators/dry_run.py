@@ -164,13 +164,9 @@ class _Runs:
 
     @property
     def unused_samples(self) -> dict[str, str]:
-        """Messages about samples of answers that no node gets, by node id."""
-        nodes = self._graph.by_id
-        return {
-            node: f"the sample for node {node}: {'it asks no other system' if node in nodes else 'there is no such node'}"
-            for node in self._graph.samples
-            if node not in self._unknown.asking and not (node in nodes and nodes[node].type == "agent")
-        }
+        """Messages about samples that no run uses, by node id."""
+        unused = self._unknown.unused_samples().items()
+        return {node: f"the sample for node {node} is not used: {reason}" for node, reason in unused}
 
     async def for_branch(self, branch: Branch, reached: Reached) -> tuple[list[_RunResult], str]:
         """Run with one set of made-up values after another until a run takes a branch.
