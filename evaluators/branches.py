@@ -139,7 +139,7 @@ def values_for_branch(graph: NodeGraph, branch: Branch, reached: Reached) -> lis
         values = _find_values(graph, checks, chosen, seen, own)
         if values is None:
             continue
-        collector = _ValueCollector(graph, reached.made_up)
+        collector = _ValueCollector(graph, reached)
         wanted = {
             selector: value for selector, value in values.items() if selector not in seen or seen[selector] != value
         }
@@ -370,17 +370,18 @@ def _port_taken(cases: Sequence[Case], values_by_variable: Mapping[Selector, Any
 class _ValueCollector:
     """Made-up inputs and answers of models, people and the web, from which wanted values of variables follow."""
 
-    def __init__(self, graph: NodeGraph, before: MadeUpValues) -> None:
+    def __init__(self, graph: NodeGraph, reached: Reached) -> None:
         self._graph = graph
         self._checker = Checker(graph, NODE_TYPES)
-        self._before = before
+        self._reached = reached
+        self._replaced: list[tuple[Any, Any]] = []
         self._values: dict[tuple[str, str], Any] = {}
         self._named: dict[str, Any] = {}
         self._is_derived = False
 
     def made_up(self) -> MadeUpValues:
         """Return the values added, and those made up before for other variables."""
-        before = self._before
+        before = self._reached.made_up
         return MadeUpValues({**before.values, **self._values}, {**before.named, **self._named}, self._is_derived)
 
     def put(self, selector: Selector, value: Any, depth: int = 0) -> str:
@@ -400,6 +401,7 @@ class _ValueCollector:
             return f"{selector} comes from a node of type {spec.type}, whose result is not made up"
         self._is_derived = True
         self._named[selector.variable] = value
+        self._replaced.append((self._reached.values.get(selector), value))
         for source in _sources(spec):
             fitting = _as_kind(value, _kind(self._checker, source))
             said = self._graph.by_id[source.node].type not in ("start", "document-extractor") or isinstance(value, str)
@@ -418,24 +420,29 @@ class _ValueCollector:
         return ""
 
     def _sample(self, selector: Selector, value: Any) -> Any:
-        """Return the sample of an answer with the fields that bear wanted names; without such fields, the value."""
+        """Return the sample of an answer with other values in the fields that wanted values come from.
+
+        These are fields with the name, or the value, of a variable that another node computes. Without such fields, the
+        result is the wanted value.
+        """
         sample = self._graph.samples[selector.node]
         sample = fields_of(sample).get(selector.variable, sample)
         sample = self._values.get(
             (selector.node, selector.variable), loads(sample) if isinstance(sample, str) else sample
         )
-        changed = _with_named(sample, self._named)
+        changed = self._with_wanted(sample)
         return value if changed == sample else changed
 
-
-def _with_named(value: Any, named: Mapping[str, Any]) -> Any:
-    """Return a value with other values in all its fields of some names."""
-    if isinstance(value, dict):
-        items = cast("dict[str, Any]", value).items()
-        return {key: named.get(key, _with_named(each, named)) for key, each in items}
-    if isinstance(value, list):
-        return [_with_named(each, named) for each in cast("list[Any]", value)]
-    return value
+    def _with_wanted(self, value: Any, name: str = "") -> Any:
+        """Return a part of a sample with wanted values."""
+        if name in self._named:
+            return self._named[name]
+        if isinstance(value, dict):
+            return {key: self._with_wanted(each, key) for key, each in cast("dict[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [self._with_wanted(each) for each in cast("list[Any]", value)]
+        is_telling = isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+        return next((new for old, new in self._replaced if is_telling and old == value), value)
 
 
 def _sources(spec: NodeSpec) -> list[Selector]:
