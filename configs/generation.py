@@ -13,6 +13,7 @@ from pydantic import JsonValue
 
 from operad.configs.capabilities import Trust
 from operad.configs.loader import load
+from operad.evaluators.unknown import UnknownValues
 from operad.flows.edit.difference import Difference, difference
 from operad.flows.formats.shapes import fields_of, texts_of
 from operad.flows.formats.table import FORMATS
@@ -347,9 +348,13 @@ class Designer:
         return self.expert.stream(self.job(instruction, base))
 
     def graph_of(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> NodeGraph | None:
-        """Return the workflow in a message of the expert; None if it holds none."""
+        """Return the workflow in a message of the expert, without samples that no dry run uses; None if it holds none."""
         graph = workflow_of(message.outputs)
-        return graph if graph is None else with_originals(graph, base)
+        if graph is None:
+            return None
+        unused = UnknownValues(graph).unused_samples()
+        samples = {node: answer for node, answer in graph.samples.items() if node not in unused}
+        return with_originals(replace(graph, samples=samples), base)
 
     def result(self, message: WorkflowMessage, job: Job, base: NodeGraph) -> Design:
         """Return the design in the expert's final message.

@@ -7,15 +7,19 @@ from dataclasses import dataclass, field, replace
 from itertools import islice, product
 from typing import Any, NamedTuple, cast
 
+from json_repair import loads
+
 from operad.flows.check import Checker
+from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.conditions import Case, Condition, as_number
 from operad.operators.node_params import readable, references_in
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import ELSE, IfElseParams, StartParams
-from operad.operators.variables import Selector, Text, Variables, VariableType
+from operad.operators.variables import Selector, Text, Variables, VariableType, as_text, fits
 from operad.runtime.values.errors import OperadError, shorten
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.text import cut
 
 CHOOSING = {"question-classifier": "class_name", "human-input": "action", "if-else": ""}
 """Types with branches, each with the output that names the branch taken; if-else has none."""
@@ -52,6 +56,11 @@ class Branch(NamedTuple):
     port: int
     name: str
 
+    @property
+    def key(self) -> tuple[str, str]:
+        """The port in the messages of the node, as (node id, name of the port)."""
+        return self.node, self.name
+
     def __str__(self) -> str:
         """Return the branch in words, for people."""
         named = "" if self.name == str(self.port) else f" ({shorten([self.name], 1)})"
@@ -65,16 +74,31 @@ class MadeUpValues:
     Attributes:
         values: Values by node id and variable.
         named: Values by the names of fields, for JSON that a model is asked for.
-        derived: Variables that other nodes compute from made-up values, and which may therefore differ in the run.
+        is_derived: True if other nodes compute wanted values from made-up ones, so that they may differ in the run.
     """
 
     values: Mapping[tuple[str, str], Any] = field(default_factory=dict[tuple[str, str], Any])
     named: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    derived: Sequence[str] = ()
+    is_derived: bool = False
 
     def of(self, node: str) -> dict[str, Any]:
         """Return the values of a node's variables."""
         return {name: value for (each, name), value in self.values.items() if each == node}
+
+
+@dataclass
+class Reached:
+    """A run, as far as branches depend on it.
+
+    Attributes:
+        made_up: Its made-up values.
+        ports: Ports that it took, as (node id, name of the port).
+        values: Values of variables; of nodes that ran repeatedly, the last ones.
+    """
+
+    made_up: MadeUpValues = field(default_factory=MadeUpValues)
+    ports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    values: dict[Selector, Any] = field(default_factory=dict[Selector, Any])
 
 
 def branches_of(graph: NodeGraph) -> list[Branch]:
@@ -93,33 +117,93 @@ def branches_of(graph: NodeGraph) -> list[Branch]:
     return found
 
 
-def values_for_branch(graph: NodeGraph, branch: Branch) -> MadeUpValues | str:
-    """Return values with which a run takes a branch, or the reason why there are none.
+def values_for_branch(graph: NodeGraph, branch: Branch, reached: Reached) -> list[MadeUpValues] | str:
+    """Return values with which runs may take a branch, the likeliest first, or the reason why there are none.
+
+    Only the conditions of the branch need other values than a run had that reached its node. If these share variables
+    with the branches before them, the values fit both. The last values returned are made up for these branches, too.
 
     Args:
         graph: The workflow.
         branch: The branch.
+        reached: A run that reached the node of the branch.
     """
-    path_branches = {step.node: step for step in (*_branches_to(graph, branch.node), branch)}
-    chosen = {
-        Selector(CHOOSING[graph.by_id[step.node].type], step.node): step.name
-        for step in path_branches.values()
-        if CHOOSING[graph.by_id[step.node].type]
-    }
-    checks = {step.node: step for step in path_branches.values() if not CHOOSING[graph.by_id[step.node].type]}
-    found = _find_values(graph, checks, chosen)
-    if found is None:
-        condition = (
-            f", with {', '.join(str(step) for step in path_branches.values() if step != branch)}"
-            if len(path_branches) > 1
-            else ""
-        )
-        return f"no made-up value of {_listed(_variables_read(graph, checks))} makes it hold{condition}"
-    collector = _ValueCollector(graph)
-    for selector, value in {**found, **chosen}.items():
-        if reason := collector.put(selector, value):
-            return reason
-    return MadeUpValues(collector.values, collector.named, tuple(dict.fromkeys(collector.derived)))
+    path = {step.node: step for step in (*_branches_to(graph, branch.node, reached.ports), branch)}
+    checks = {node: step for node, step in path.items() if not CHOOSING[graph.by_id[node].type]}
+    chosen = {_choice(graph, node): step.name for node, step in path.items() if node not in checks}
+    own = set(_variables_read(graph, checks.keys() & {branch.node}))
+    own_choice = {_choice(graph, branch.node): branch.name} if branch.node not in checks else {}
+    found: list[MadeUpValues] = []
+    reasons: list[str] = []
+    for seen, choices in ((reached.values, own_choice), ({}, chosen)):
+        values = _find_values(graph, checks, chosen, seen, own)
+        if values is None:
+            continue
+        collector = _ValueCollector(graph, reached)
+        wanted = {
+            selector: value for selector, value in values.items() if selector not in seen or seen[selector] != value
+        }
+        puts = sorted({**wanted, **choices}.items(), key=lambda each: graph.by_id[each[0].node].type not in SAYING)
+        if reason := next(filter(None, (collector.put(*each) for each in puts)), ""):
+            reasons.append(reason)
+        elif (made_up := collector.made_up()) not in found:
+            found.append(made_up)
+    before = [str(step) for step in path.values() if step != branch]
+    condition = f", with {', '.join(before)}" if before else ""
+    none = f"no made-up value of {_listed(_variables_read(graph, checks))} makes it hold{condition}"
+    return found or next(iter(reasons), none)
+
+
+def decided_by(graph: NodeGraph, branch: Branch, runs: Sequence[Reached], asked: Mapping[str, Collection[str]]) -> str:
+    """Return the values that the conditions of a node had in runs that did not take a branch; empty if it has none.
+
+    Args:
+        graph: The workflow.
+        branch: The branch.
+        runs: The runs.
+        asked: Nodes that read samples of answers, each with the nodes that these came through.
+    """
+    if CHOOSING[graph.by_id[branch.node].type]:
+        return ""
+    told: list[str] = []
+    for selector in _variables_read(graph, [branch.node]):
+        values: dict[str, None] = {}
+        for run in runs:
+            if selector in run.values:
+                sampled = sorted({*asked.get(selector.node, ()), selector.node} & graph.samples.keys())
+                kept = [node for node in sampled if not run.made_up.of(node)]
+                of_sample = f" with the sample for node {', '.join(kept)}" if kept else ""
+                values[f"{cut(repr(run.values[selector]), 60)}{of_sample}"] = None
+        if values:
+            told.append(f"{selector} ({graph.by_id[selector.node].type}) was {', then '.join([*values][:3])}")
+    return f"no run took it: {'; '.join(told)}" if told else ""
+
+
+def why_not_reached(graph: NodeGraph, node: str, taken: Collection[tuple[str, str]]) -> str:
+    """Return the reason why no run reached a node: ports before it that none took.
+
+    Args:
+        graph: The workflow.
+        node: Id of the node.
+        taken: Ports that runs took.
+    """
+    known = {(choice.node, choice.port): choice for choice in branches_of(graph)}
+    closed: list[str] = []
+    to_visit = [node]
+    for current in to_visit:
+        edges = [edge for edge in graph.edges if edge.target == current]
+        for edge in edges:
+            branch = known.get((edge.source, edge.port))
+            if branch and branch.key in taken:
+                return "no run reached the node"
+            if branch or edge.port:
+                closed.append(str(branch) if branch else f"port {edge.port} of node {edge.source}, for failures")
+            elif edge.source not in to_visit:
+                to_visit.append(edge.source)
+        if not edges and (parent := graph.by_id[current].parent) in graph.by_id:
+            to_visit.append(parent)
+    ports = " or ".join(dict.fromkeys(closed))
+    return f"no run reached the node{f', as none took {ports}' if ports else ''}"
 
 
 def variants(graph: NodeGraph, made_up: MadeUpValues) -> Iterator[MadeUpValues]:
@@ -154,16 +238,22 @@ def after(graph: NodeGraph, branch: Branch) -> set[str]:
     return found
 
 
-def _branches_to(graph: NodeGraph, node: str) -> Iterator[Branch]:
-    """Yield the branches on a shortest path to a node, and to each container around it."""
+def _choice(graph: NodeGraph, node: str) -> Selector:
+    """Return the output of a node that names the branch taken."""
+    return Selector(CHOOSING[graph.by_id[node].type], node)
+
+
+def _branches_to(graph: NodeGraph, node: str, taken: Collection[tuple[str, str]]) -> Iterator[Branch]:
+    """Yield the branches on a shortest path of taken ports to a node, and to each container around it."""
     known = {(choice.node, choice.port): choice for choice in branches_of(graph)}
     while node in graph.by_id:
         paths: dict[str, tuple[Branch, ...]] = {node: ()}
         to_visit = [node]
         for current in to_visit:
             for edge in graph.edges:
-                if edge.target == current and edge.source not in paths:
-                    branch = known.get((edge.source, edge.port))
+                branch = known.get((edge.source, edge.port))
+                is_open = branch.key in taken if branch else not edge.port
+                if edge.target == current and edge.source not in paths and is_open:
                     paths[edge.source] = (*paths[current], *([branch] if branch else ()))
                     to_visit.append(edge.source)
         targets = {edge.target for edge in graph.edges}
@@ -191,12 +281,23 @@ def _conditions(cases: Sequence[Case]) -> Iterator[Condition]:
 
 
 def _find_values(
-    graph: NodeGraph, checks: Mapping[str, Branch], chosen: Mapping[Selector, str]
+    graph: NodeGraph,
+    checks: Mapping[str, Branch],
+    chosen: Mapping[Selector, str],
+    seen: Mapping[Selector, Any],
+    free: Collection[Selector],
 ) -> dict[Selector, Any] | None:
-    """Return values of all variables in conditions with which a run takes the branches; None if none are found."""
+    """Return values of all variables in conditions with which a run takes the branches; None if none are found.
+
+    Values seen in a run are tried first; of variables that are not free, no others.
+    """
     checker = Checker(graph, NODE_TYPES)
     variables = _variables_read(graph, checks)
-    candidates = [_candidates(variable, graph, checks, checker, chosen) for variable in variables]
+    candidates: list[list[Any]] = []
+    for variable in variables:
+        first = [seen[variable]] if variable in seen else []
+        others = _candidates(variable, graph, checks, checker, chosen) if variable in free or not first else []
+        candidates.append([*first, *others])
     for values in islice(product(*candidates), MOST_COMBINATIONS):
         assignment = dict(zip(variables, values, strict=True))
         if all(_port_taken(_cases(graph.by_id[node]), assignment) == branch.name for node, branch in checks.items()):
@@ -221,8 +322,7 @@ def _candidates(
             texts += [part for each in listed for part in (str(each), *(item.strip() for item in str(each).split(",")))]
     numbers = [number for text in texts if (number := as_number(text)) is not None]
     near_numbers = [near_number for number in numbers for near_number in (number, number + 1, number - 1)]
-    known = {**checker.outputs.get(selector.node, {}), **checker.inner.get(selector.node, {})}
-    match known.get(selector.variable, VariableType.ANY):
+    match _kind(checker, selector):
         case VariableType.NUMBER:
             found: list[Any] = [1, *near_numbers, 0]
         case VariableType.BOOLEAN:
@@ -237,6 +337,22 @@ def _candidates(
             address = [ADDRESS] if any(each in ADDRESS for each in texts if each) else []
             found = ["text", *address, *texts, "1", *(str(near_number) for near_number in near_numbers), ""]
     return list({repr(each): each for each in found}.values())
+
+
+def _kind(checker: Checker, selector: Selector) -> VariableType:
+    """Return the type of a variable."""
+    known = {**checker.outputs.get(selector.node, {}), **checker.inner.get(selector.node, {})}
+    return known.get(selector.variable, VariableType.ANY)
+
+
+def _as_kind(value: Any, kind: VariableType) -> Any:
+    """Return a value as one of a type, an empty value as the empty one of the type; None if that is impossible."""
+    if fits(value, kind):
+        return value
+    empty: Any = {VariableType.STRING: "", VariableType.NUMBER: 0, VariableType.BOOLEAN: False}.get(kind)
+    if not value:
+        return [] if kind.item is not None else empty
+    return as_text(value) if kind is VariableType.STRING else as_number(value) if kind is VariableType.NUMBER else None
 
 
 def _port_taken(cases: Sequence[Case], values_by_variable: Mapping[Selector, Any]) -> str:
@@ -254,11 +370,19 @@ def _port_taken(cases: Sequence[Case], values_by_variable: Mapping[Selector, Any
 class _ValueCollector:
     """Made-up inputs and answers of models, people and the web, from which wanted values of variables follow."""
 
-    def __init__(self, graph: NodeGraph) -> None:
+    def __init__(self, graph: NodeGraph, reached: Reached) -> None:
         self._graph = graph
-        self.values: dict[tuple[str, str], Any] = {}
-        self.named: dict[str, Any] = {}
-        self.derived: list[str] = []
+        self._checker = Checker(graph, NODE_TYPES)
+        self._reached = reached
+        self._replaced: list[tuple[Any, Any]] = []
+        self._values: dict[tuple[str, str], Any] = {}
+        self._named: dict[str, Any] = {}
+        self._is_derived = False
+
+    def made_up(self) -> MadeUpValues:
+        """Return the values added, and those made up before for other variables."""
+        before = self._reached.made_up
+        return MadeUpValues({**before.values, **self._values}, {**before.named, **self._named}, self._is_derived)
 
     def put(self, selector: Selector, value: Any, depth: int = 0) -> str:
         """Add made-up values that give a variable a value; return the reason if that is impossible, else empty."""
@@ -268,22 +392,57 @@ class _ValueCollector:
         if value is FILE:
             return ""
         if spec.type in SAYING:
-            if (old := self.values.get((spec.id, selector.variable), value)) != value:
-                return f"{selector} would have to be {old!r} and {value!r}"
-            self.values[spec.id, selector.variable] = value
-            return ""
+            return self._say(selector, value, depth > 0)
         if spec.type == "variable-aggregator":
             return "".join(self.put(source, value, depth + 1) for source in _sources(spec))
         if spec.type == "iteration" and selector.variable == "item":
             return self.put(_sources(spec)[0], [value], depth + 1)
         if spec.type not in ("code", "template-transform", "list-operator", "document-extractor"):
             return f"{selector} comes from a node of type {spec.type}, whose result is not made up"
-        self.derived.append(f"{selector} ({spec.type})")
-        self.named[selector.variable] = value
+        self._is_derived = True
+        self._named[selector.variable] = value
+        self._replaced.append((self._reached.values.get(selector), value))
         for source in _sources(spec):
-            if self._graph.by_id[source.node].type not in ("start", "document-extractor") or isinstance(value, str):
-                self.put(source, value, depth + 1)
+            fitting = _as_kind(value, _kind(self._checker, source))
+            said = self._graph.by_id[source.node].type not in ("start", "document-extractor") or isinstance(value, str)
+            if said and fitting is not None:
+                self.put(source, fitting, depth + 1)
         return ""
+
+    def _say(self, selector: Selector, value: Any, is_derived: bool) -> str:
+        """Add a made-up value itself; return the reason if there is another already, else empty."""
+        key = selector.node, selector.variable
+        if is_derived and selector.node in self._graph.samples:
+            value = self._sample(selector, value)
+        elif (old := self._values.get(key, value)) != value:
+            return f"{selector} would have to be {old!r} and {value!r}"
+        self._values[key] = value
+        return ""
+
+    def _sample(self, selector: Selector, value: Any) -> Any:
+        """Return the sample of an answer with other values in the fields that wanted values come from.
+
+        These are fields with the name, or the value, of a variable that another node computes. Without such fields, the
+        result is the wanted value.
+        """
+        sample = self._graph.samples[selector.node]
+        sample = fields_of(sample).get(selector.variable, sample)
+        sample = self._values.get(
+            (selector.node, selector.variable), loads(sample) if isinstance(sample, str) else sample
+        )
+        changed = self._with_wanted(sample)
+        return value if changed == sample else changed
+
+    def _with_wanted(self, value: Any, name: str = "") -> Any:
+        """Return a part of a sample with wanted values."""
+        if name in self._named:
+            return self._named[name]
+        if isinstance(value, dict):
+            return {key: self._with_wanted(each, key) for key, each in cast("dict[str, Any]", value).items()}
+        if isinstance(value, list):
+            return [self._with_wanted(each) for each in cast("list[Any]", value)]
+        is_telling = isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
+        return next((new for old, new in self._replaced if is_telling and old == value), value)
 
 
 def _sources(spec: NodeSpec) -> list[Selector]:

@@ -24,13 +24,24 @@ from time import monotonic
 from typing import Any
 
 from operad.evaluators import dry_run_services
-from operad.evaluators.branches import Branch, MadeUpValues, after, branches_of, values_for_branch, variants
+from operad.evaluators.branches import (
+    Branch,
+    MadeUpValues,
+    Reached,
+    after,
+    branches_of,
+    decided_by,
+    values_for_branch,
+    variants,
+    why_not_reached,
+)
 from operad.evaluators.unknown import ANSWERS, UnknownValues
 from operad.flows.assemble import assemble
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.code import CodeLimits
+from operad.operators.variables import Selector
 from operad.runtime import events
 from operad.runtime.policies.policy import causes
 from operad.runtime.testing import plausible
@@ -83,38 +94,31 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
     issues: dict[tuple[str, str], Issue] = {}
     not_taken: list[str] = []
     unknown = {**runs.unused_samples, **first.unknown}
-    taken, runs_left = set(first.ports), MOST_RUNS - 1
-    for branch in branches_of(graph):
-        if (branch.node, branch.name) in taken:
+    taken = set(first.run.ports)
+    reached: dict[str, Reached] = dict.fromkeys(first.reached, first.run)
+    pending = branches_of(graph)
+    # a branch is tried from a run that reached its node, whichever way; other runs may reach the nodes of the others
+    while branch := next((each for each in pending if each.node in reached), None):
+        pending.remove(branch)
+        if branch.key in taken:
             continue
-        made_up = values_for_branch(graph, branch)
-        if isinstance(made_up, str):
-            not_taken.append(f"{branch}: {made_up}")
+        results, reason = await runs.for_branch(branch, reached[branch.node])
+        for result in results:
+            if not result.issues or branch.key in result.run.ports:
+                taken |= result.run.ports
+                reached = {**dict.fromkeys(result.reached, result.run), **reached}
+        if reason:
+            not_taken.append(f"{branch}: {reason}")
             continue
-        tries = [made_up, *(variants(graph, made_up) if made_up.derived else ())][:runs_left]
-        result = await runs.for_branch(branch, tries)
-        runs_left -= len(tries)
-        taken |= result.ports
-        if (branch.node, branch.name) not in result.ports:
-            not_taken.append(
-                f"{branch}: {_why_not_taken(made_up, result) if tries else f'not tried, after {MOST_RUNS} runs'}"
-            )
-            continue
+        result = results[-1]
         nodes_after = {"", *after(graph, branch)}
         unknown = {**{node: reason for node, reason in result.unknown.items() if node in nodes_after}, **unknown}
         for issue in result.issues:
             if issue.where in nodes_after:
                 located = replace(issue, message=f"{issue.message} (on {branch})")
                 issues.setdefault((issue.where, issue.message), located)
+    not_taken += [f"{branch}: {why_not_reached(graph, branch.node, taken)}" for branch in pending]
     return DryRun(tuple(issues.values()), "", (*unknown.values(), *not_taken))
-
-
-def _why_not_taken(made_up: MadeUpValues, result: _RunResult) -> str:
-    """Return the reason why a run did not take the branch that its values were made up for."""
-    if made_up.derived:
-        return f"{', '.join(made_up.derived)} came to another value than the condition asks for"
-    stopped = result.skipped_reason or "; ".join(issue.message for issue in result.issues)
-    return f"the run stopped before: {stopped}" if stopped else "the run went another way"
 
 
 @dataclass
@@ -124,16 +128,21 @@ class _RunResult:
     Attributes:
         issues: The issue that stopped the run, or the issues of the check.
         skipped_reason: Message about nodes that cannot be tried; otherwise empty.
-        ports: Ports that were taken, as (node id, name of the port).
+        run: The made-up values, the ports taken, and the values of variables.
         failed: Errors of nodes that read unknown values, by node id.
         unknown: Messages about those of these nodes whose errors depend on the unknown values, by node id.
     """
 
     issues: list[Issue] = field(default_factory=list[Issue])
     skipped_reason: str = ""
-    ports: set[tuple[str, str]] = field(default_factory=set[tuple[str, str]])
+    run: Reached = field(default_factory=Reached)
     failed: dict[str, str] = field(default_factory=dict[str, str])
     unknown: dict[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def reached(self) -> set[str]:
+        """Ids of nodes with branches that were reached."""
+        return {node for node, _ in self.run.ports}
 
 
 class _Runs:
@@ -151,27 +160,44 @@ class _Runs:
         self._limit = seconds
         self._deadline = monotonic() + seconds
         self._unknown = UnknownValues(graph)
+        self._runs_left = MOST_RUNS - 1
 
     @property
     def unused_samples(self) -> dict[str, str]:
-        """Messages about samples of answers that no node gets, by node id."""
-        nodes = self._graph.by_id
-        return {
-            node: f"the sample for node {node}: {'it asks no other system' if node in nodes else 'there is no such node'}"
-            for node in self._graph.samples
-            if node not in self._unknown.asking and not (node in nodes and nodes[node].type == "agent")
-        }
+        """Messages about samples that no run uses, by node id."""
+        unused = self._unknown.unused_samples().items()
+        return {node: f"the sample for node {node} is not used: {reason}" for node, reason in unused}
 
-    async def for_branch(self, branch: Branch, tries: Sequence[MadeUpValues]) -> _RunResult:
-        """Run with one set of made-up values after another until a run takes a branch; return the last run."""
-        result = _RunResult()
-        for made_up in tries:
-            if monotonic() >= self._deadline:
+    async def for_branch(self, branch: Branch, reached: Reached) -> tuple[list[_RunResult], str]:
+        """Run with one set of made-up values after another until a run takes a branch.
+
+        Returns:
+            The results, and the reason why no run took the branch; empty if the last one took it.
+        """
+        made_up = values_for_branch(self._graph, branch, reached)
+        if isinstance(made_up, str):
+            return [], made_up
+        results: list[_RunResult] = []
+        for tried in (*made_up, *(variants(self._graph, made_up[-1]) if made_up[-1].is_derived else ())):
+            if self._runs_left <= 0 or monotonic() >= self._deadline:
                 break
-            result = await self.once(made_up)
-            if (branch.node, branch.name) in result.ports:
-                break
-        return result
+            self._runs_left -= 1
+            results.append(await self.once(tried))
+            if branch.key in results[-1].run.ports:
+                return results, ""
+        return results, self._why_not_taken(branch, reached, results)
+
+    def _why_not_taken(self, branch: Branch, reached: Reached, results: Sequence[_RunResult]) -> str:
+        """Return the reason why no run took a branch whose node was reached."""
+        if not results:
+            limit = f"{MOST_RUNS} runs" if self._runs_left <= 0 else f"{self._limit:g} s"
+            return f"not tried, as the dry run ended after {limit}"
+        there = [result.run for result in results if branch.node in result.reached]
+        asked = self._unknown.readers(self._unknown.asking & self._graph.samples.keys())
+        if there and (decided := decided_by(self._graph, branch, [reached, *there], asked)):
+            return decided
+        stopped = [result.skipped_reason or "; ".join(issue.message for issue in result.issues) for result in results]
+        return f"the run stopped before: {stopped[0]}" if stopped[0] else "the run went another way"
 
     async def once(self, made_up: MadeUpValues) -> _RunResult:
         """Run once, and again with other answers of other systems if nodes fail that read such answers."""
@@ -210,7 +236,7 @@ class _Runs:
         self, graph: NodeGraph, made_up: MadeUpValues, answer: Any, readers: Collection[str]
     ) -> _RunResult:
         """Run with an answer of other systems; errors become issues, or failures of nodes that read such answers."""
-        result = _RunResult()
+        result = _RunResult(run=Reached(made_up))
         seconds = max(self._deadline - monotonic(), 0.0)
         try:
             with tempfile.TemporaryDirectory(prefix="operad-dry-") as folder:
@@ -258,7 +284,9 @@ class _Runs:
         async for event in stream:
             match event:
                 case events.OperatorFinished():
-                    result.ports.update((event.operator_id, port) for port in event.message.ports or ())
+                    result.run.ports.update((event.operator_id, port) for port in event.message.ports or ())
+                    outputs = event.message.outputs.items()
+                    result.run.values.update((Selector(name, event.operator_id), value) for name, value in outputs)
                     finished.add(event.operator_id)
                 case events.FellBack() if event.operator_id in readers:
                     result.failed.setdefault(event.operator_id, event.error)

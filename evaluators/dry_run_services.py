@@ -205,7 +205,9 @@ class Answers:
         """Return the answers for a workflow, with made-up values that replace plausible ones."""
         code = "\n".join(str(node.params.get("code", "")) for node in graph.nodes)
         keys = tuple(dict.fromkeys(re.findall(r"""(?:\[|\.get\()\s*['"]([^'"]+)['"]""", code)))
-        return cls(keys, made_up, "xlsx" in _param_texts(graph, "markdown-exporter", "target_type"), graph.samples)
+        agents = {spec.id for spec in graph.nodes if spec.type == "agent"}
+        samples = {node: answer for node, answer in graph.samples.items() if node in agents}
+        return cls(keys, made_up, "xlsx" in _param_texts(graph, "markdown-exporter", "target_type"), samples)
 
     async def infer(self, task: Task) -> str:
         """Answer a task."""

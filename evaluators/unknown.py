@@ -33,12 +33,20 @@ class UnknownValues:
 
     Attributes:
         asking: Ids of the nodes that ask other systems.
+        sampled: Ids of these nodes and of agents, whose answers samples replace.
     """
 
     def __init__(self, graph: NodeGraph) -> None:
         self._graph = graph
         self._checker = Checker(graph, NODE_TYPES)
         self.asking = frozenset(key for key, node in self._checker.nodes.items() if node.unknown_outputs)
+        self.sampled = self.asking | {spec.id for spec in graph.nodes if spec.type == "agent"}
+
+    def unused_samples(self) -> Mapping[str, str]:
+        """Return the reasons why samples are not used, by node id; of nodes that cannot be read, nothing is known."""
+        nodes = self._graph.by_id
+        known = self.sampled | (nodes.keys() - self._checker.nodes.keys())
+        return {node: _why_unused(nodes.get(node)) for node in self._graph.samples if node not in known}
 
     def readers(self, asked: Collection[str]) -> Mapping[str, frozenset[str]]:
         """Return the nodes that read answers to some nodes, each with the nodes that the answers came through.
@@ -91,6 +99,17 @@ class UnknownValues:
 
 _Unknown = dict[Selector, frozenset[str]]
 """Unknown variables, each with the nodes that its value came through."""
+
+
+def _why_unused(spec: NodeSpec | None) -> str:
+    """Return the reason why a node gets no sample of an answer."""
+    if spec is None:
+        return "there is no such node"
+    return (
+        f"{spec.type} gives values of a known form, which are made up"
+        if spec.type in _MADE_UP
+        else "it asks no other system"
+    )
 
 
 def _through(unknown: _Unknown, selector: Selector) -> frozenset[str]:

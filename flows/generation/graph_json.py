@@ -63,7 +63,7 @@ def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
         edges=[edges.get((edge.source, edge.port, edge.target), edge) for edge in graph.edges],
         name=base.name if base.nodes else graph.name,
         extra=base.extra if base.nodes else graph.extra,
-        samples={node: answer for node, answer in graph.samples.items() if node in graph.by_id},
+        samples=graph.samples,
     )
 
 

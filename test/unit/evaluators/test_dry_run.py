@@ -204,11 +204,47 @@ async def test_branches_that_no_value_takes_are_told_with_the_reason():
     done = await dry_run(forked(long, [counts]))
     assert done.ended
     assert done.not_tried == (
-        "port 1 (else) of node 3: 2.n (code) came to another value than the condition asks for",
+        "port 1 (else) of node 3: no run took it: 2.n (code) was 4, then 10400",
     )  # fmt: skip
     never = choice("3", ["contains", "a"], ["is", "a"])
     assert (await dry_run(forked(never))).not_tried == (
         "port 1 of node 3: no made-up value of 1.language makes it hold",
+    )
+
+
+LIKES = NodeSpec("10", "code", {
+    "code": "def main(t):\n    return {'ok': t.strip() == 'text'}", "variables": [["t", ["language", "1"]]], "outputs": [["ok", "boolean"]],
+})  # fmt: skip
+
+
+async def test_a_branch_behind_a_join_does_not_depend_on_the_branches_before_the_join():
+    fork = NodeSpec("2", "if-else", {"cases": [[None, [[["ok", "10"], "is", "false"]]]]})
+    nodes = [start(["language", "string"]), LIKES, fork, breaks("5", "pass"), breaks("6", "pass"), CLASSIFIER, breaks("4"), ends("8", "language", "1"), ends("9", "m", "4")]  # fmt: skip
+    edges = [Edge("1", "10"), Edge("10", "2"), Edge("2", "5", 0), Edge("2", "6", 1), Edge("5", "3"), Edge("6", "3"), Edge("3", "8", 0), Edge("3", "4", 1), Edge("4", "9")]  # fmt: skip
+    done = await dry_run(NodeGraph(nodes, edges), {"language": "text"})
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert all("of node 3" not in said for said in done.not_tried)
+
+
+async def test_a_branch_that_shares_a_variable_with_a_branch_before_it_fits_both():
+    inner = choice("5", ["is", "French"])
+    outer = choice("3", ["not contains", "r"])
+    nodes = [start(["language", "string"]), outer, inner, breaks("4"), ends("8", "language", "1"), ends("9", "m", "4"), ends("7", "language", "1")]  # fmt: skip
+    edges = [Edge("1", "3"), Edge("3", "8", 0), Edge("3", "5", 1), Edge("5", "4", 0), Edge("5", "7", 1), Edge("4", "9")]
+    done = await dry_run(NodeGraph(nodes, edges))
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert done.not_tried == ()
+
+
+async def test_a_branch_that_no_run_reaches_names_the_port_that_leads_to_it():
+    never = choice("3", ["contains", "a"], ["is", "a"])
+    nodes = [start(["language", "string"]), never, replace(PERSON, id="5"), breaks("4", "pass"), ends("8", "language", "1"), ends("9", "m", "4")]  # fmt: skip
+    edges = [Edge("1", "3"), Edge("3", "8", 0), Edge("3", "5", 1), Edge("3", "8", 2), Edge("5", "8", 0), Edge("5", "4", 1), Edge("4", "9")]  # fmt: skip
+    done = await dry_run(NodeGraph(nodes, edges))
+    assert done.not_tried == (
+        "port 1 of node 3: no made-up value of 1.language makes it hold",
+        "port 0 (y) of node 5: no run reached the node, as none took port 1 of node 3",
+        "port 1 (n) of node 5: no run reached the node, as none took port 1 of node 3",
     )
 
 
@@ -227,7 +263,9 @@ async def test_a_run_that_fails_before_a_branch_is_no_finding():
     fork = NodeSpec("3", "if-else", {"cases": [[None, [[["m", "2"], "is", "b"]]]]})
     done = await dry_run(forked(fork, [reads]), {"language": "a"})
     assert done.ended
-    assert done.not_tried == ("port 1 (else) of node 3: 2.m (code) came to another value than the condition asks for",)
+    (said,) = done.not_tried
+    assert said.startswith("port 1 (else) of node 3: the run stopped before: operator '2'")
+    assert "KeyError: 'text'" in said
 
 
 async def test_a_text_that_must_contain_a_part_of_an_address_is_one():
@@ -306,6 +344,53 @@ async def test_the_samples_of_a_workflow_are_what_its_nodes_are_answered():
     assert await dry_run(as_text) == DryRun()
     as_outputs = replace(graph, samples={"2": {"status_code": 200, "body": {"current": {"temp": 21}}}})
     assert await dry_run(as_outputs) == DryRun()
+
+
+STATUS = "import json\ndef main(t):\n    return {'m': json.loads(t)['status']}"
+
+
+def order(reading=STATUS, sample='{"status": "open"}', value="open"):
+    """A workflow that asks a person if the status of an answer has a value; a refusal has a node that breaks."""
+    fork = NodeSpec("5", "if-else", {"cases": [[None, [[["m", "2"], "is", value]]]]})
+    nodes = [start(["city", "string"]), asks("10"), reads(reading, ("body", "10"), "2"), fork, PERSON, breaks("4"), ends("7", "city", "1"), ends("8", "city", "1"), ends("9", "m", "4")]  # fmt: skip
+    edges = [Edge("1", "10"), Edge("10", "2"), Edge("2", "5"), Edge("5", "3", 0), Edge("5", "7", 1), Edge("3", "8", 0), Edge("3", "4", 1), Edge("4", "9")]  # fmt: skip
+    return NodeGraph(nodes, edges, samples={"10": sample})
+
+
+async def test_a_branch_behind_a_condition_that_a_sample_meets_is_tried_with_the_sample():
+    done = await dry_run(order())
+    assert [issue.where for issue in done.issues] == ["4"]
+    assert done.issues[0].message.endswith("(on port 1 (n) of node 3)")
+    assert done.not_tried == ()
+
+
+@pytest.mark.parametrize("sample", ['{"status": "sent"}', {"status": "sent"}, {"body": {"status": "sent"}}])
+async def test_a_sample_gets_another_value_in_the_field_that_a_condition_reads(sample):
+    as_named = STATUS.replace("json.loads(t)['status']", "json.loads(t)['m'].lower()")
+    for reading, given in ((STATUS, sample), (as_named, {"m": "SENT"})):
+        done = await dry_run(order(reading, given))
+        assert [issue.where for issue in done.issues] == ["4"]
+        assert done.not_tried == ()
+
+
+async def test_a_branch_that_a_sample_does_not_take_is_told_with_its_value():
+    renamed = STATUS.replace("return {'m': json.loads(t)['status']}", "return {'m': 'late' if 'late' in t else 'soon'}")
+    done = await dry_run(order(renamed, '{"due": "late"}', "never"))
+    assert done.not_tried[0] == (
+        "port 0 of node 5: no run took it: 2.m (code) was 'late' with the sample for node 10, then 'soon'"
+    )
+    assert done.not_tried[1].endswith("no run reached the node, as none took port 0 of node 5")
+
+
+async def test_a_sample_for_a_node_with_values_of_a_known_form_is_not_used():
+    search = NodeSpec("2", "google-search", {"query": "{{#1.city#}}"})
+    llm = NodeSpec("3", "llm", {"system": "", "user": "{{#2.json#}}"})
+    graph = chain(start(["city", "string"]), search, llm, end("text", "3"))
+    done = await dry_run(replace(graph, samples={"2": {"organic_results": []}, "3": "Rain."}))
+    assert done.not_tried == (
+        "the sample for node 2 is not used: google-search gives values of a known form, which are made up",
+        "the sample for node 3 is not used: llm gives values of a known form, which are made up",
+    )
 
 
 async def test_code_that_fails_on_a_sample_is_a_finding_that_names_the_sample():

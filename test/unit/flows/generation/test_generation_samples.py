@@ -62,11 +62,14 @@ def test_code_that_reads_an_unknown_answer_is_accepted_and_said_not_to_be_tried(
 
 
 async def test_a_sample_of_the_plan_tries_the_code_and_is_kept_in_the_file():
-    with ScriptedModel([Say(json.dumps(plan(samples={"2": SAMPLE, "7": "gone"})))]) as scripted:
+    with ScriptedModel([Say(json.dumps(plan(samples={"2": SAMPLE, "3": {"temp": 3}, "7": "gone"})))]) as scripted:
         made = await Designer(scripted.model).adesign(ASKED)
     assert (made.accepted, made.not_tried, made.samples) == (
         True,
-        ["the sample for node 7: there is no such node"],
+        [
+            "the sample for node 3 is not used: it asks no other system",
+            "the sample for node 7 is not used: there is no such node",
+        ],
         {"2": SAMPLE},
     )
     data = OPERAD.dump(made.graph)
