@@ -55,7 +55,7 @@ COMMANDS = {
         ),
         "generate": (
             "generate:generate",
-            "Generate a workflow of typed nodes from an instruction, or change one.",
+            "Generate a workflow of typed nodes from an instruction, or change one; with --to expert, a YAML file of an expert.",
         ),
         "studio": (
             "studio:studio",
