@@ -47,7 +47,9 @@ def find_format(data: bytes, known: Mapping[str, Format] = FORMATS) -> Format | 
     """
     if len(data) > MAX_BYTES:
         return None
-    return next((each for each in known.values() if each.is_it(data)), None)
+    # ours is known by its keys; other forms are loose, and the words of a prompt or code may look like them
+    ours_first = sorted(known.values(), key=lambda each: each is not OPERAD)
+    return next((each for each in ours_first if each.is_it(data)), None)
 
 
 def read(data: bytes, name: str, known: Mapping[str, Format] = FORMATS) -> tuple[Format, NodeGraph]:

@@ -93,6 +93,10 @@ def write_yaml(value: Any) -> bytes:
 # Nodes: values with their layout
 
 
+_SPACE_LAST = re.compile(r"\n[ \t]+\n*\Z")
+"""End of a text that a block would hold in a line of nothing but space, where readers see the end before it."""
+
+
 def text_node(text: str) -> yaml.ScalarNode:
     """Return a text; as a block if it has several lines."""
     text = _HALF.sub("\ufffd", text)
@@ -100,7 +104,7 @@ def text_node(text: str) -> yaml.ScalarNode:
     if _NO_BLOCK.search(text) or _TAB_FIRST.match(text):
         style = '"'
     elif "\n" in text:
-        style = "|"
+        style = "|" if text.strip() and not _SPACE_LAST.search(text) else '"'
     return yaml.ScalarNode(_STR, text, style=style)
 
 

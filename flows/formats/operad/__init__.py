@@ -66,10 +66,12 @@ def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
 
 
 def is_it(data: bytes) -> bool:
-    """Return True if a file has the keys of such a file, and none of the keys of other formats."""
+    """Return True if a file has the keys of such a file, no key of another format, and no list of tasks as its nodes."""
     keys = re.findall(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", data[:MAX_BYTES], re.MULTILINE)
     return b"nodes" in keys and not re.search(
-        rb"^(schema_version|kind|version|app)[ \t]*:", data[:MAX_BYTES], re.MULTILINE
+        rb"^(schema_version|kind|version|app)[ \t]*:|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
+        data[:MAX_BYTES],
+        re.MULTILINE,
     )
 
 

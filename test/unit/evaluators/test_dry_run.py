@@ -3,6 +3,7 @@
 import sys
 from dataclasses import replace
 from itertools import pairwise
+from typing import Any
 
 import pytest
 
@@ -349,7 +350,7 @@ async def test_the_samples_of_a_workflow_are_what_its_nodes_are_answered():
 STATUS = "import json\ndef main(t):\n    return {'m': json.loads(t)['status']}"
 
 
-def order(reading=STATUS, sample='{"status": "open"}', value="open"):
+def order(reading=STATUS, sample: Any = '{"status": "open"}', value="open"):
     """A workflow that asks a person if the status of an answer has a value; a refusal has a node that breaks."""
     fork = NodeSpec("5", "if-else", {"cases": [[None, [[["m", "2"], "is", value]]]]})
     nodes = [start(["city", "string"]), asks("10"), reads(reading, ("body", "10"), "2"), fork, PERSON, breaks("4"), ends("7", "city", "1"), ends("8", "city", "1"), ends("9", "m", "4")]  # fmt: skip

@@ -3,7 +3,7 @@
 import pytest
 
 from operad.flows.formats.json_text import MAX_BYTES
-from operad.flows.formats.table import FORMATS, read
+from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, InvalidError
 
@@ -84,3 +84,11 @@ def test_of_a_file_that_is_too_large_one_byte_more_is_read(tmp_path):
         large.truncate(MAX_BYTES * 4)
     with pytest.raises(InvalidError, match="the maximum is"):
         FORMATS["dify"].load(file)
+
+
+@pytest.mark.parametrize(
+    "said", ["a number in (1, 50)", "flowchart TD\\n  A --> B", "IMAGE_1 = Load(a=1)\\nSave(images=IMAGE_1)"]
+)
+def test_the_words_of_a_prompt_do_not_make_a_workflow_another_format(said):
+    text = f'workflow: w\nnodes:\n  1: {{type: start}}\n  2: {{type: llm, after: 1, system: "", user: "{said}"}}\n'
+    assert find_format(text.encode()) is FORMATS["operad"]

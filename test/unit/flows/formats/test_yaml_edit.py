@@ -134,3 +134,9 @@ def test_lists_and_mappings_change_at_any_place(before, data):
             break
         holder = holder[key]
     assert values_of(edited(text, after)) == after
+
+
+def test_a_text_of_nothing_but_space_can_be_changed():
+    text = serialized(value_node({"a": [" \n", "b"]}))
+    assert text == 'a:\n- " \\n"\n- b\n'
+    assert values_of(edited(text, {"a": ["c\n", "b"]})) == {"a": ["c\n", "b"]}
