@@ -195,7 +195,10 @@ class DesignEvaluator(Evaluator):
             is_over,
         )
         if left_out and not findings:
-            verdict = verdict.model_copy(update={"status": WorkflowStatus.JOB_TOO_COMPLICATED_ERROR})
+            said = f"left out: {', '.join(left_out)}"
+            verdict = verdict.model_copy(
+                update={"status": WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, "evaluation": said}
+            )
         warnings = [
             f"contested: {_line(finding)} (it was left as it is: {why})"
             for finding, why in contested_in(judged)

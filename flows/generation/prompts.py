@@ -446,6 +446,7 @@ def to_change(
     """
     wanted = {name: offer.types[name] for name in offer.types if name in look}
     params = offer.params if EVERYWHERE in look else offer.params - {EVERYWHERE}
+    shared = list(_shared_params([offer.types["llm"]], params)) if EVERYWHERE in look and not wanted else []
     parts = [
         Part("Rules", text("change"), keep=True),
         Part("Node types", names_of(offer.types), keep=True, fixed=True),
@@ -457,7 +458,11 @@ def to_change(
             keep=True,
             data=True,
         ),
-        Part(NOTATION, "\n".join(filter(None, [signatures(wanted, wanted, params), *_rules_of(wanted)])), keep=True),
+        Part(
+            NOTATION,
+            "\n".join(filter(None, [signatures(wanted, wanted, params), *shared, *_rules_of(wanted)])),
+            keep=True,
+        ),
         Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
         Part("To see more first, once", "" if look else text("look"), keep=True),
     ]

@@ -87,7 +87,7 @@ class Code(NodeOperator[CodeParams]):
 
     type = "code"
     params_type = CodeParams
-    hint = "Python main(arguments), or JavaScript main({arguments}), returns an object with the outputs (string, number, boolean, object, or arrays). Sandbox: a part of the standard library, no classes that inherit; no files, no network; no next() of a generator."
+    hint = "Python main(a, b) by the names of the variables, or JavaScript main({a, b}), returns an object with the outputs (string, number, boolean, object, or arrays). Sandbox: a part of the standard library, no classes that inherit; no files, no network; no next() of a generator."
     gives = "the declared outputs"
     example = {
         "variables": [["numbers", ["numbers", "2"]]],
