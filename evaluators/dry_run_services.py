@@ -225,9 +225,9 @@ class Answers:
             parts = (f"{divider}\n{DIAGRAM}" for divider in dict.fromkeys(_DIVIDERS.findall(prompt)))
             return "\n".join((WORDS, *parts)) if _DIVIDERS.search(prompt) else DIAGRAM
         if re.search(r"\bjson\b", prompt, re.IGNORECASE):
-            example = _example_in(prompt) or _keys_in(prompt) or {"text": "text"}
-            example = _with_values(example, self.made_up.named)
-            is_list = re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
+            shown, in_brackets = _example_in(prompt)
+            example = _with_values(shown or _keys_in(prompt) or {"text": "text"}, self.made_up.named)
+            is_list = in_brackets or re.search(r"\bjson\s+(?:array|list)\b", prompt, re.IGNORECASE)
             return json.dumps([example] if is_list else example, ensure_ascii=False)
         return as_text(wanted.get("text", f"{WORDS}\n\n{TABLE}" if self.tables else WORDS))
 
@@ -250,12 +250,18 @@ def _with_values(value: Any, wanted: Mapping[str, Any]) -> Any:
     return {key: wanted.get(key, field_value) for key, field_value in cast("dict[str, Any]", value).items()}
 
 
-def _example_in(prompt: str) -> dict[str, Any]:
-    """Return the largest JSON object that a prompt shows as an example, with placeholders in angle brackets filled."""
-    candidates = re.findall(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000]))
-    found: list[Any] = [loads(re.sub(r"<[^<>]*>", "1", text)) for text in candidates if '"' in text]
-    objects = [cast("dict[str, Any]", example) for example in found if isinstance(example, dict)]
-    return max(objects, key=len) if objects else {}
+def _example_in(prompt: str) -> tuple[dict[str, Any], bool]:
+    """Return the largest JSON object that a prompt shows as an example, and whether it is an item of a list.
+
+    Placeholders in angle brackets are filled.
+    """
+    text = re.sub(r"\{\{#.*?#\}\}", "", prompt[:100_000])
+    shown = [
+        (cast("dict[str, Any]", example), text[: found.start()].rstrip().endswith("["))
+        for found in re.finditer(r"\{(?:[^{}]|\{(?:[^{}]|\{[^{}]*\})*\})*\}", text)
+        if '"' in found[0] and isinstance(example := cast("Any", loads(re.sub(r"<[^<>]*>", "1", found[0]))), dict)
+    ]
+    return max(shown, key=lambda each: len(each[0]), default=(dict[str, Any](), False))
 
 
 def _keys_in(prompt: str) -> dict[str, Any]:

@@ -463,3 +463,13 @@ async def test_conditions_on_unknown_answers_take_each_branch_and_answers_made_u
     done = await dry_run(forked(fork, [asks()], behind, variables=[("language", "string"), ("city", "string")]))
     assert done.ended
     assert [said.partition(":")[0] for said in done.not_tried] == ["node 4 (code)"]
+
+
+async def test_a_model_that_is_asked_for_a_list_of_objects_answers_with_one():
+    quiz = {"system": "", "user": 'Questions on {{#1.topic#}} as JSON. Form: [{"question": "…", "options": ["…"]}]'}
+    code = "import json\ndef main(quiz):\n    return {'asked': json.loads(quiz)[0]['question']}"
+    reads_quiz = NodeSpec(
+        "3", "code", {"variables": [["quiz", ["text", "2"]]], "outputs": [["asked", "string"]], "code": code}
+    )
+    done = await dry_run(chain(start(["topic", "string"]), NodeSpec("2", "llm", quiz), reads_quiz, end("asked", "3")))
+    assert (done.issues, done.not_tried) == ((), ())
