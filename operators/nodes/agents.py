@@ -150,10 +150,10 @@ class HumanInput(NodeOperator[HumanParams]):
         schema = {
             "type": "object",
             "properties": properties,
-            "required": list(properties),
+            "required": ["action"] if ids else list(properties),  # who approves need not say more
             "additionalProperties": False,
         }
         answer: Any = await interrupt(call.text(self.params.question), schema)
-        answers = cast("Mapping[str, Any]", answer)
+        answers = {**dict.fromkeys(self.params.inputs, ""), **cast("Mapping[str, Any]", answer)}
         action = str(answers.get("action", ""))
         return NodeResult({**answers, "action": action}, port=action if ids else None, text=action)

@@ -1,5 +1,7 @@
 """Agents, questions to people, and models of a node's own."""
 
+import pytest
+
 from operad.flows.assemble import assemble
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -46,7 +48,8 @@ async def test_an_agent_is_given_its_tools_and_its_text():
     assert said.outputs == {"out": "Look it up.|In Rome?|['weather']"}
 
 
-async def test_a_person_is_asked_and_the_way_of_the_answer_is_taken():
+@pytest.mark.parametrize(("answer", "why"), [({"why": "too dear"}, "too dear"), ({}, "")])
+async def test_a_person_is_asked_and_the_way_of_the_answer_is_taken(answer, why):
     params = {"question": "Send {{#1.q#}}?", "actions": [["yes", "Send"], ["no", "Leave"]], "inputs": ["why"]}
     workflow = flow(NodeSpec("2", "human-input", params), output="why")
     asked, outputs = [], {}
@@ -54,11 +57,11 @@ async def test_a_person_is_asked_and_the_way_of_the_answer_is_taken():
     async for event in stream:
         if isinstance(event, events.Interrupted):
             asked.append(event.question)
-            stream.answer({event.interrupt_id: {"action": "no", "why": "too dear"}})
+            stream.answer({event.interrupt_id: {"action": "no", **answer}})
         if isinstance(event, events.RunFinished):
             outputs = event.message.outputs
     assert asked == ["Send figs?"]
-    assert outputs == {"out": "too dear"}
+    assert outputs == {"out": why}
 
 
 def test_a_node_whose_model_the_services_have_needs_none_of_the_run():
