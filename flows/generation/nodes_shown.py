@@ -66,7 +66,7 @@ def excerpt(
     def lines(longest: int | None, look: Collection[str] = ()) -> str:
         return _lines(graph, types, titles, lambda spec: outputs_and_params(spec, longest, look))
 
-    lengths = (None, 240, 120, 60, 30)
+    lengths = (None, 1_200, 800, 500, 350, 240, 160, 120, 80, 60, 45, 30)
     longest = next((each for each in lengths if len(lines(each)) <= SMALL), lengths[-1])
     return lines(longest, look)
 

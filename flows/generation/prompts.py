@@ -119,7 +119,9 @@ def names_of(types: Mapping[str, NodeType]) -> str:
     for shown, _, output in (lines[name].partition(" → ") for name in lines if name not in others):
         by_output.setdefault(output, []).append(shown)
     brief = [", ".join(shown) + f" → {output}" * bool(output) for output, shown in by_output.items()]
-    return "\n".join([*brief, ", ".join([*others, f"{EVERYWHERE} (of every type)"])])
+    return "\n".join(
+        [*brief, ", ".join([*others, f"{EVERYWHERE} {{retries, wait, then: end|branch}} (of every type)"])]
+    )
 
 
 def _without_hints(node_type: NodeType) -> str:

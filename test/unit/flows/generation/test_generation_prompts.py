@@ -227,7 +227,7 @@ def test_a_change_is_shown_what_it_asks_for_with_the_rules_for_it(asked, shown):
 def test_a_change_is_shown_the_services_with_the_types_that_name_them():
     offer = offer_for(tools={"post_to_slack": OfferedTool("Post it.", {"text": "string"})}, knowledge=["handbook"])
     told = change(offer=offer)
-    assert ", tool, agent, knowledge-retrieval, failure (of every type)" in told
+    assert ", tool, agent, knowledge-retrieval, failure {retries, " in told
     assert "post_to_slack" not in told
     assert '- post_to_slack {"text": "string"}: Post it.' in change("tool", offer=offer)
 
