@@ -104,7 +104,9 @@ async def test_an_own_tool_of_that_name_stays_the_users():
     assert offered == ["rows", "read_more", "read_more_of_result"]
     page, table = (message["content"] for message in requests[1]["messages"][-2:])
     assert page == "page 2"
-    assert "read_more_of_result(id=2, offset=16000)" in table
+    assert re.search(r"read_more_of_result\(id=[12], offset=16000\)", table), (
+        "numbers are in the order in which tools end"
+    )
 
 
 async def test_without_tools_there_is_nothing_to_read():

@@ -82,7 +82,7 @@ def test_a_channel_passes_on_what_is_sent_to_it_and_nothing_else(database, ears,
 def test_a_connection_that_is_lost_is_made_again(database, ears, listen, caplog):
     listener = listen("driver")
     assert ears.next() == ""
-    ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE left(query, 6) = 'LISTEN'"
+    ending = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database() AND left(query, 6) = 'LISTEN'"
     with caplog.at_level(logging.WARNING), database.engine.begin() as connection:
         connection.exec_driver_sql(ending)
         assert (ears.next(), ears.next()) == ("", ""), "it stopped listening, and began anew"
