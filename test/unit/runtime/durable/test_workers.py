@@ -816,6 +816,7 @@ async def test_a_request_that_is_none_is_an_error_for_whoever_waits(given, words
 
 async def test_an_id_that_somebody_puts_into_the_queue_does_nothing(made, worker, ledger, run_id):
     queue = delivery_queue(agents()[1].queue, version_here())
+    assert (await ended(begin(made["plain"], f"{run_id}-first"))).scratchpad == "b(a())"  # there are tables from now on
     with ledger.store.database.engine.begin() as connection:
         delivery.enqueue(connection, [(queue, id_) for id_ in ("nobody", "'; DROP TABLE operad_work", "")])
     await until(lambda: not waiting_in(queue, ledger))
