@@ -30,6 +30,9 @@ from operad.operators.nodes import NODE_TYPES
 from operad.runtime.testing import Say, ScriptedModel
 
 CHARACTERS_A_TOKEN = 4
+SMALL = 8
+"""Maximum number of nodes of a small workflow."""
+
 FIRST_AIM, CHANGE_AIM = 1.3, 0.35
 """Maximum tokens of first drafts, relative to plain prompts, and of a change, relative to a new generation (median)."""
 
@@ -78,7 +81,14 @@ def measured(name: str, said: Mapping[str, Any], base: Design | None, *, review:
     asked = CHANGE.format(request=said["request"], file=dify(base.graph)) if base else PLAIN.format(**said)
     plain = len(asked) + len(dify(design.graph))
     ours, theirs = model.characters // CHARACTERS_A_TOKEN, plain // CHARACTERS_A_TOKEN
-    told = {"request": name, "change": base is not None, "calls": model.calls, "tokens": ours, "plain": theirs}
+    told = {
+        "request": name,
+        "change": base is not None,
+        "calls": model.calls,
+        "tokens": ours,
+        "plain": theirs,
+        "nodes": len(design.graph.nodes),
+    }
     if base:
         request = f"{' '.join(base.graph.instructions)} {said['request']}"
         anew = {"request": request, "answers": [whole_plan(design.graph)]}
@@ -125,9 +135,12 @@ def ratios(rows: Sequence[Mapping[str, Any]]) -> list[tuple[str, float, float]]:
     """Return what is measured, the ratio, and its aim."""
     first = [each for each in rows if not each["change"]]
     drafts = sum(each["tokens"] for each in first) / sum(each["plain"] for each in first)
+    small = [each for each in first if each["nodes"] <= SMALL]
+    small_drafts = sum(each["tokens"] for each in small) / sum(each["plain"] for each in small)
     changes = median(each["of_new"] for each in rows if each["change"])
     return [
         ("first drafts, in tokens of a plain prompt", drafts, FIRST_AIM),
+        (f"first drafts of at most {SMALL} nodes, in tokens of a plain prompt", small_drafts, FIRST_AIM),
         ("changes, in tokens of a new generation (median)", changes, CHANGE_AIM),
     ]
 
