@@ -93,10 +93,8 @@ class Asker:
     """Questioner that asks the questions of a run, one after another, and passes on the answers.
 
     Args:
-        workflow: Workflow of the run.
         answers: Answers known beforehand, by the ids of their questions.
         lines: Source of further answers.
-        console: Console for the questions.
         display: Display to pause meanwhile.
         later: Text before an answer in the hint how to give it later; empty if the next line is the answer.
         page: Address of a page that also takes answers; empty for none.

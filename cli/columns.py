@@ -19,7 +19,6 @@ def print_table(
     """Print a table, or, if stdout is not a terminal, columns separated by spaces, without wrapping.
 
     Args:
-        columns: Names of the columns.
         rows: The cells, row by row.
         styles: Styles of cells by row, for some columns, by the number of the column.
     """

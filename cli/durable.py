@@ -105,15 +105,9 @@ class Kept:
     """A durable run of a command.
 
     Args:
-        ledger: The ledger.
-        run_id: Id of the run.
         db: The option ``--db``.
         base_url: The option ``--base-url``, without a login.
         trust: The option ``--trust``, which the command that resumes the run needs as well.
-
-    Attributes:
-        ledger: The ledger.
-        run_id: Id of the run.
 
     Raises:
         InputError: The id is not valid for a run.

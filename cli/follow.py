@@ -50,7 +50,6 @@ def run_to_end(work: Coroutine[Any, Any, Result], kept: Kept | None = None) -> R
     """Run a coroutine; Ctrl-C and SIGTERM cancel it, and end the process after `GRACE` seconds at the latest.
 
     Args:
-        work: The coroutine.
         kept: The durable run, if it is one.
     """
     received: int = signal.SIGINT

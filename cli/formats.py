@@ -291,7 +291,6 @@ def target_format(
         path: Path of the output.
         to: Name of the requested format; None to go by the suffix.
         source: Format of the input.
-        known: The formats by name.
         option: True if the command has the option ``--to``.
 
     Raises:

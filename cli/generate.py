@@ -215,7 +215,6 @@ class _OutputFile:
 
     Args:
         path: Path of the file; None to write no file.
-        wanted: Format of the file.
         old: Content of the existing workflow's file, if it has the same format; otherwise None.
     """
 
@@ -544,7 +543,6 @@ def _check_targets(
         base: The workflow that is changed, if there is one.
         picture: The file of the picture, if there is one.
         wanted: Format of the workflow.
-        known: The formats by name.
         as_json: True if the workflow without a file is a part of JSON.
 
     Raises:

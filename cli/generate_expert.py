@@ -49,12 +49,10 @@ def generate_expert(
     Args:
         instruction: The request.
         output: The file to write; None for stdout.
-        base: The file to change.
         services_file: The file of services whose tools, models and knowledge the expert may use.
         used: Options that were given and are for workflows only.
         lines: Lines that a person types.
         explain: True to print the parts of the prompt.
-        as_json: True to print the result as JSON.
         trust: True if files may do what they can.
         limits: Limits of the model's calls; see `use_limits`.
         options: Further arguments of `ExpertDesigner`.
@@ -95,7 +93,6 @@ def use_limits(expert: Expert, limits: Mapping[str, Any]) -> None:
     """Set the limits of the model of an expert that designs.
 
     Args:
-        expert: The expert.
         limits: Fields of `Model` with their values; None leaves a field as it is.
 
     Raises:

@@ -66,9 +66,7 @@ def named_values(option: str, what: str, texts: Iterable[str] | None) -> list[tu
     """Return the values of an option in the form NAME=VALUE.
 
     Args:
-        option: Name of the option.
         what: Word for the name in errors.
-        texts: Values of the option.
 
     Raises:
         InputError: A value has another form.

@@ -26,7 +26,6 @@ class _Stream(io.RawIOBase):
     """Stream that discards everything after the first failed write.
 
     Args:
-        raw: The stream to write to.
         ignore: True to ignore the first error as well; otherwise it is raised.
     """
 

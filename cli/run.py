@@ -283,10 +283,8 @@ def carry_out(
 
     Args:
         runnable: Workflow or agent to run.
-        job: The job.
         missing: Inputs that are asked for at the terminal.
         answers: Answers to questions of the run, by question ids.
-        events_file: File for the events of the run.
         lines: Source of further answers.
         as_json: True if the whole message is printed as JSON.
         kept: The durable run, if it is one.
@@ -317,7 +315,6 @@ def deliver(
     """Print a result, and exit with its status. If stdout cannot be written, the result goes to stderr.
 
     Args:
-        message: The result.
         typed: True if the result is that of a workflow of typed nodes.
         as_json: True to print the whole message as JSON.
         remarks: Differences from the platform that the workflow comes from; a part of the JSON.

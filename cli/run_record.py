@@ -43,7 +43,6 @@ class DisplayedRun:
     """A kept run, as displayed.
 
     Attributes:
-        kept: Its record.
         state: ``running``, ``interrupted``, ``asks``, ``finished``, ``failed`` or ``cancelled``.
         verdict: Status of its message, if it has finished.
         questions: Its open questions.

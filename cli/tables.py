@@ -29,7 +29,6 @@ class Plot(NamedTuple):
     """Rates as a plot, in the style of the papers.
 
     Attributes:
-        title: Title of the plot.
         axis: Label of the x axis, such as ``round``.
         places: Labels along the x axis, in order.
         series: For each name of the legend, the rates from 0 to 1 at these places; None for a missing rate.
@@ -93,7 +92,6 @@ def draw(plots: Sequence[Plot], path: Path) -> None:
     """Draw plots below each other; the file is written as a whole.
 
     Args:
-        plots: The plots.
         path: The file, .png or .svg.
 
     Raises:

@@ -83,9 +83,7 @@ async def listened(workflow: Workflow, where: str | None, work: Coroutine[Any, A
     """Await a workflow's run with the listeners of `listening`, and return its result.
 
     Args:
-        workflow: The workflow.
         where: Destination of its spans.
-        work: The run.
     """
     try:
         with listening(where) as listeners:

@@ -133,7 +133,6 @@ class FilePins(NamedTuple):
     """Pins of the tools of a trusted file's MCP servers, kept with the trust.
 
     Attributes:
-        store: The store of trust.
         digest: Digest of what the file can do.
     """
 
@@ -192,7 +191,6 @@ def ask(capabilities: Capabilities, changes: Sequence[str] = ()) -> None:
     """Ask at the terminal whether a file may do what it can.
 
     Args:
-        capabilities: What the file can do.
         changes: The differences from what it was trusted in before.
 
     Raises:

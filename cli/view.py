@@ -70,7 +70,6 @@ def serve_page(name: str, site: Site, port: int, where: str, *, no_browser: bool
 
     Args:
         name: Word before the address.
-        site: The site.
         port: Port of the page; 0 for any free port.
         where: Path or fragment to open in the site.
         no_browser: True to leave the browser closed.
@@ -121,7 +120,6 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
     """Show a workflow's run on a page inside this context manager; at a terminal, the page then stays until Ctrl-C.
 
     Args:
-        workflow: The workflow.
         port: Port of the page; 0 for any free port.
 
     Raises:

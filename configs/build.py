@@ -68,10 +68,6 @@ class _Step:
     """A step of a workflow: an operator or a nested workflow, its definition and its policy.
 
     Attributes:
-        operator: The operator, or the nested workflow.
-        spec: Its definition.
-        path: Path of the definition in the file.
-        policy: Policy of the step.
         nested: The nested workflow, also if a map runs it; None for operators.
     """
 
@@ -120,7 +116,6 @@ class _Broken(BaseOperator[Any]):
     """Stand-in for an operator that cannot be built, so that the rest of its workflow is still checked.
 
     Args:
-        id: Its id.
         ports: Its ports, as far as they are known.
     """
 
@@ -268,8 +263,6 @@ class _Policies:
     """Builder of policies from the sections of a file.
 
     Args:
-        folder: Folder of the file.
-        faults: Collected faults.
         make_operator: Builds the operators that fallbacks name.
         modules: What may be opened.
     """
@@ -294,8 +287,6 @@ class _Policies:
         """Return the policy of the mapping at `path`; unset values come from `default`.
 
         Args:
-            spec: The mapping.
-            path: Path of the mapping.
             default: Policy for values that the mapping does not set.
             model: The operator's model, whose endpoint a fallback shares.
             ports: The operator's ports.
@@ -391,7 +382,6 @@ class Built(NamedTuple):
 
     Attributes:
         workflows: Workflows of the experts, by the names of the experts.
-        leader_actions: Actions of the leader.
         toolkit: The graph of the actions and tools.
         services: Services of the typed nodes.
     """
@@ -407,8 +397,6 @@ def build(spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> B
 
     Args:
         spec: Content of the file.
-        folder: Folder of the file.
-        faults: Collected faults.
         modules: Source of the classes and functions that the file names.
     """
     builder = _Builder(spec, folder, faults, modules)
@@ -420,8 +408,6 @@ class _Builder:
 
     Args:
         spec: Content of the file.
-        folder: Folder of the file.
-        faults: Collected faults.
         modules: Source of the classes and functions that the file names.
     """
 

@@ -60,7 +60,6 @@ class Capability(NamedTuple):
     """Something that a file can do outside of its folder.
 
     Attributes:
-        kind: Kind of capability.
         what: What is run, sent, read or written.
         where: The source file, the host or the path.
         digest: A hash of what the capability covers beyond these words, such as source code.
@@ -84,7 +83,6 @@ class Capabilities:
 
     Attributes:
         file: The file, as given by the user.
-        folder: The folder of that file.
         each: The capabilities, sorted by kind, place and name.
         modules: Modules in the folder of the file, by name: those that the file names, and those that these import.
         digest: A hash of the capabilities, of what they cover, and of the place of the file.
@@ -139,11 +137,7 @@ class PinningTrust(Protocol):
 
 
 class UntrustedError(InputError):
-    """A file is not trusted, so nothing of what it can do was done.
-
-    Attributes:
-        capabilities: What the file can do.
-    """
+    """A file is not trusted, so nothing of what it can do was done."""
 
     def __init__(self, capabilities: Capabilities, advice: str = "load the file with trust=True") -> None:
         super().__init__(f"{told(capabilities)}\nread the file; if you trust it, {advice}")
@@ -176,7 +170,6 @@ def capabilities_of(
 
     Args:
         file: The file, as the user named it.
-        folder: Folder of the file.
         found: Its capabilities, in any order.
         modules: Modules in the folder.
         says: Content of the file, as plain values. It counts if the file runs code, which it may steer.

@@ -21,7 +21,6 @@ class Item(NamedTuple):
     """An operator in a chain.
 
     Attributes:
-        name: Name of the operator.
         port: Port from which the chain continues; None for any.
     """
 
@@ -37,7 +36,6 @@ class ExpertFile:
     """A file of experts. Each change returns another one, whose text differs only where the change requires it.
 
     Attributes:
-        text: The text.
         name: Name of the file, for errors.
         data: The values; all operators have names, and an alias is the same object as its anchor.
     """
@@ -142,7 +140,6 @@ class ExpertFile:
 
         Args:
             expert: Index of the expert.
-            name: Name of the operator.
             rewire: True if its successors follow its predecessors.
 
         Raises:
@@ -250,7 +247,6 @@ class _ChainWriter:
     """Values of items of changed chains: those that the file has, as far as possible.
 
     Args:
-        file: The file.
         expert: Index of the expert.
         chains: The new chains.
         params: Fields of a new operator; empty if there is none.
@@ -368,7 +364,6 @@ def inserted(chains: Chains, name: str, after: Item | str | None, before: str | 
     """Return the chains with an operator between two others.
 
     Args:
-        chains: The chains.
         name: Name of the new operator.
         after: The operator before it, or only its name, for any port; None for the beginning.
         before: Name of the operator after it; None for any, and for the end.

@@ -29,7 +29,6 @@ class Faults:
     """Collector of the faults of a file, which are reported together.
 
     Args:
-        document: The file.
         spec: Schema of the whole file.
 
     Attributes:
@@ -116,8 +115,6 @@ def explain(problem: Any, spec: type[BaseModel] = ConfigSpec, written: str | Non
     """Return the issue code and the message for a problem that pydantic found in a value of type `spec`.
 
     Args:
-        problem: The problem.
-        spec: Type of the value.
         written: Text of the value in the file, if it is not written as in JSON.
     """
     path, value = problem["loc"], problem["input"]

@@ -294,8 +294,6 @@ class Designer:
         """Return the plan in the final message of the `planner`.
 
         Args:
-            message: The message.
-            job: Its job, of `job_of_plan`.
             base: The existing workflow.
         """
         answer = fields_of(message.outputs.get("plan"))
@@ -360,8 +358,6 @@ class Designer:
         """Return the design in the expert's final message.
 
         Args:
-            message: The message.
-            job: Its job.
             base: The existing workflow.
         """
         graph = self.graph_of(message, job, base)

@@ -116,7 +116,6 @@ async def ask_inputs(
     """Ask for missing inputs at the terminal, and return the job with them; an empty line leaves an input out.
 
     Args:
-        job: The job.
         missing: The variables without a value.
         next_line: Function that returns the next line that is typed; None if the terminal was closed.
         say: Function that prints a line.

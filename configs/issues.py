@@ -17,7 +17,6 @@ class Placed(NamedTuple):
     """An issue at a place in a file.
 
     Attributes:
-        code: Code of the issue.
         message: The problem and how to fix it.
         where: The node or the part of the file; may be empty.
         line: Line of the file, from 1; 0 if it is not known.

@@ -189,8 +189,6 @@ class _ExpertWithoutModel(Expert):
     """Expert in the team of a leader; the file names no model for it.
 
     Args:
-        expert: The expert.
-        leader_reasoner: Reasoner of the leader.
         keeps_settings: True if the file sets the expert's reasoner.
     """
 
@@ -241,7 +239,6 @@ def load_text(text: str, name: str, folder: Path, *, trust: Trust = False) -> Co
         text: Text in YAML.
         name: Name of the text in error messages.
         folder: Base folder of relative paths in the text.
-        trust: As for `load`.
 
     Raises:
         InputError: The text is empty.

@@ -88,7 +88,6 @@ def names_endpoint(name: str, endpoint: str | None = None) -> bool:
     """Return True if a name says where its model is: in this process, or at the vendor of its prefix.
 
     Args:
-        name: The name.
         endpoint: The endpoint that the model has otherwise.
     """
     return is_embedded(name) or named_vendor(name, endpoint or os.environ.get(OPENAI.moved_by)) is not None

@@ -96,8 +96,6 @@ def code_in(
 
     Args:
         file: The file, as the user named it.
-        folder: Folder of the file.
-        parts: The classes, functions and commands that the file names.
 
     Raises:
         InputError: The file names code in more than `MAX_FILES` files.
@@ -285,7 +283,6 @@ def sending(what: str, url: str, key: str = "") -> Capability:
 
     Args:
         what: What is sent, such as ``your prompts``.
-        url: The address.
         key: Name of an environment variable or of a secret that is sent, too.
     """
     if key:  # a key itself, put there by mistake, is not shown
@@ -403,8 +400,6 @@ def graph_capabilities(
 
     Args:
         file: The file, as the user named it.
-        folder: Folder of the file.
-        graph: The workflow.
         environ: Environment variables; by default `os.environ`.
     """
     place = Place(folder.resolve(), os.environ if environ is None else environ)
@@ -504,7 +499,6 @@ def read_capabilities(
     Args:
         file: The file, as the user named it.
         says: Content of the file, as plain values.
-        folder: Folder of the file.
         spec: The parsed file, or the valid parts of it.
         environ: Environment variables, which pair endpoints with keys; by default `os.environ`.
 

@@ -188,10 +188,6 @@ _NEEDED = {"name", "function", "type", "class", "ports", "operator", "inputs", "
 def sound_part(data: Mapping[str, Any], error: ValidationError) -> tuple[ConfigSpec, list[Path_]] | None:
     """Return the content of a file without its faulty values, and the paths of these values.
 
-    Args:
-        data: The content.
-        error: Validation errors of the content.
-
     Returns:
         None if the rest of the file depends on a faulty value.
     """

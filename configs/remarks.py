@@ -21,7 +21,6 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
 
     Args:
         spec: The content of the file.
-        document: The file.
     """
     lines: dict[str, int] = {}
     used: set[str] = set()
@@ -68,7 +67,6 @@ def doubled(workflow: HasGraph, inputs: Collection[str]) -> Iterator[str]:
     """Yield the remarks on instructions with the name of an input in doubled braces, which are text.
 
     Args:
-        workflow: The workflow.
         inputs: Names of the inputs of the job.
     """
     pending, seen = [workflow], set[int]()

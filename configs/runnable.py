@@ -70,12 +70,10 @@ class Runnable:
     """Agent and services for a command.
 
     Attributes:
-        agent: The agent.
         goal: Default goal of a job.
         graph: The workflow of typed nodes; None for a configuration.
         services: Services of the nodes.
         name: Name by which workers find the agents.
-        team: All agents of the file.
         durable: Rule for deleting finished runs of the agent; None to keep them.
     """
 

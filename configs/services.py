@@ -95,8 +95,6 @@ class Toolbox:
 
     Args:
         spec: Content of the file.
-        folder: Folder of the file.
-        faults: Collected faults.
         modules: Source of the functions and classes that the file names.
         services: Web access for the tools that come with operad.
 
@@ -244,8 +242,6 @@ def open_library(
 
     Args:
         spec: Section of the file.
-        folder: Folder of the file.
-        faults: Collected faults.
         modules: What may be opened.
         at: Path of the section in the file.
     """
@@ -330,7 +326,6 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     The file has the keys of a `services` section, and `tools`, `models` and `knowledge`.
 
     Args:
-        path: The file.
         out: Folder for files that nodes write, overriding the file.
         trust: Trust in what the file can do, as for `load`.
 
@@ -393,8 +388,6 @@ def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) 
 
     Args:
         spec: The section.
-        folder: Folder of the file.
-        faults: Collected faults.
         path: Path of the section.
     """
     services = replace(
@@ -429,11 +422,7 @@ def make_services(
     """Return the services of the section at `path`.
 
     Args:
-        spec: The section.
         outside: Result of `make_outside` for the section.
-        folder: Folder of the file.
-        faults: Collected faults.
-        path: Path of the section.
         modules: Source of the functions that the section names.
         tools: Tools of the file outside of the section.
         knowledge: Knowledge bases outside of the section, by name.

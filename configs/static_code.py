@@ -121,7 +121,6 @@ def find_module(name: str, folder: Path) -> Module | str:
 
     Args:
         name: Dotted name of the module.
-        folder: The folder of the configuration.
     """
     if why := program(name):
         return why
@@ -380,7 +379,6 @@ def parameters(node: Function, *, bound: bool) -> inspect.Signature:
     """Return the signature of a function without annotations and defaults, whose values are not known.
 
     Args:
-        node: The function.
         bound: True if the function is a method, whose first parameter is not part of the signature.
     """
     arguments = node.args

@@ -75,9 +75,6 @@ class OpenWorkflow:
     """A workflow file that can run: experts, or a workflow of typed nodes.
 
     Attributes:
-        configuration: The experts; None for a workflow of typed nodes.
-        graph: The workflow of typed nodes; None for experts.
-        services: Services of the nodes.
         expert: Name of the chosen expert; None for the leader, or the only expert.
     """
 
@@ -122,7 +119,6 @@ def open_workflow(
 
     Args:
         file: The path of the file; or the name of a configuration that comes with Operad.
-        expert: Name of an expert in a file of experts.
         services: Services of a workflow of typed nodes, or the path of a services file.
         folder: Folder for files that nodes of a workflow write.
         trust: As for `load_workflow`.

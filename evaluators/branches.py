@@ -44,13 +44,7 @@ DEEPEST = 8
 
 
 class Branch(NamedTuple):
-    """Branch of a workflow: the edges that leave a node from one port.
-
-    Attributes:
-        node: Id of the node.
-        port: Number of the port.
-        name: Name of the port.
-    """
+    """Branch of a workflow: the edges that leave a node from one port."""
 
     node: str
     port: int
@@ -91,7 +85,6 @@ class Reached:
     """A run, as far as branches depend on it.
 
     Attributes:
-        made_up: Its made-up values.
         ports: Ports that it took, as (node id, name of the port).
         values: Values of variables; of nodes that ran repeatedly, the last ones.
     """
@@ -102,11 +95,7 @@ class Reached:
 
 
 def branches_of(graph: NodeGraph) -> list[Branch]:
-    """Return the branches of a valid workflow in the order of its nodes, without branches for failures.
-
-    Args:
-        graph: The workflow.
-    """
+    """Return the branches of a valid workflow in the order of its nodes, without branches for failures."""
     found: list[Branch] = []
     for spec in graph.nodes:
         if spec.type in CHOOSING:
@@ -125,7 +114,6 @@ def values_for_branch(graph: NodeGraph, branch: Branch, reached: Reached) -> lis
 
     Args:
         graph: The workflow.
-        branch: The branch.
         reached: A run that reached the node of the branch.
     """
     path = {step.node: step for step in (*_branches_to(graph, branch.node, reached.ports), branch)}
@@ -159,8 +147,6 @@ def decided_by(graph: NodeGraph, branch: Branch, runs: Sequence[Reached], asked:
 
     Args:
         graph: The workflow.
-        branch: The branch.
-        runs: The runs.
         asked: Nodes that read samples of answers, each with the nodes that these came through.
     """
     if CHOOSING[graph.by_id[branch.node].type]:
@@ -184,8 +170,6 @@ def why_not_reached(graph: NodeGraph, node: str, taken: Collection[tuple[str, st
 
     Args:
         graph: The workflow.
-        node: Id of the node.
-        taken: Ports that runs took.
     """
     known = {(choice.node, choice.port): choice for choice in branches_of(graph)}
     closed: list[str] = []
@@ -225,7 +209,6 @@ def after(graph: NodeGraph, branch: Branch) -> set[str]:
 
     Args:
         graph: The workflow.
-        branch: The branch.
     """
     to_visit = [edge.target for edge in graph.edges if (edge.source, edge.port) == (branch.node, branch.port)]
     found = set[str]()

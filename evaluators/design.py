@@ -309,9 +309,6 @@ def verdict_on(
     """Return the verdict on a design: SUCCESS without findings, JOB_TOO_COMPLICATED_ERROR if no round can help.
 
     Args:
-        judged: Message with the design.
-        job: Job of the design.
-        evaluator_id: Id of the evaluator.
         stage: Name of the stage that the design reached.
         score: Score from 0 to 10.
         findings: Findings, each with a remedy.

@@ -149,7 +149,6 @@ class _Runs:
     """Runs of a workflow.
 
     Args:
-        graph: The workflow.
         inputs: Values to use for inputs that they fit.
         seconds: Time limit of all runs together.
     """

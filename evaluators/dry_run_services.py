@@ -122,8 +122,6 @@ async def inputs_of(graph: NodeGraph, folder: Path, given: Mapping[str, Any]) ->
     """Return a value for each input of a valid workflow.
 
     Args:
-        graph: The workflow.
-        folder: Folder for input files.
         given: Values to use where they fit; for files, names that determine their types.
     """
     start = next(node for node in graph.nodes if node.type == "start")
@@ -305,7 +303,6 @@ class _Others:
     """Answers of other systems: the samples of the workflow, or else an answer that is made up.
 
     Attributes:
-        graph: The workflow.
         made_up: Made-up values that replace answers.
         answer: The made-up answer of all systems; None for the usual one of a node.
     """

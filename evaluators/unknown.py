@@ -79,11 +79,7 @@ class UnknownValues:
         return given
 
     def going_on(self, readers: Collection[str]) -> NodeGraph:
-        """Return the workflow with nodes that do not end a run when they fail: it goes on with made-up values.
-
-        Args:
-            readers: Ids of these nodes.
-        """
+        """Return the workflow with nodes that do not end a run when they fail: it goes on with made-up values."""
         nodes = [self._going_on(spec) if spec.id in readers else spec for spec in self._graph.nodes]
         return replace(self._graph, nodes=nodes)
 

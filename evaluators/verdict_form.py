@@ -167,7 +167,6 @@ class VerdictReader:
     """Reader of the answers to one request for a verdict, which objects once to a verdict that contradicts itself.
 
     Args:
-        form: Form of the verdict.
         objects: False to accept contradictions.
 
     Attributes:
@@ -202,8 +201,6 @@ def verdict_of(said: Mapping[str, Any], form: VerdictForm, **fields: Any) -> Wor
     """Return an answer as the message of an evaluator.
 
     Args:
-        said: The answer.
-        form: Form of the verdict.
         fields: Further fields of the message.
     """
     status, faults = WorkflowStatus(said["status"]), form.faults_in(said)

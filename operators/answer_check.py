@@ -75,11 +75,8 @@ async def ask_until_checked(
 
     Args:
         ask: Function that returns the message with the answer to a task.
-        task: The task.
         thinker: Reasoner that decides on criteria in words.
-        check: The check.
         answer_in: Function that returns the answer in a message, as a function is given it.
-        operator_id: The operator.
 
     Raises:
         AnswerError: None of ``MAX_CHECK_REPAIRS + 1`` answers passes the check.

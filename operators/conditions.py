@@ -149,7 +149,6 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
     comparisons of None are false, even ``is not``.
 
     Args:
-        value: The value.
         operator: The comparison; see `OPERATORS`.
         expected: The value to compare with; numbers and booleans are written as text.
 

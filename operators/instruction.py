@@ -49,12 +49,7 @@ class Written(NamedTuple):
 
 @dataclass(frozen=True)
 class FunctionInstruction:
-    """Instruction that a function returns.
-
-    Args:
-        binding: The function.
-        operator_id: Id of the operator.
-    """
+    """Instruction that a function returns."""
 
     binding: FunctionOperator[Any] | FunctionEvaluator
     operator_id: str
@@ -97,12 +92,7 @@ class FunctionInstruction:
 
 @dataclass(frozen=True)
 class TemplateInstruction:
-    """Instruction as text, with names in braces.
-
-    Args:
-        template: The text.
-        operator_id: Id of the operator.
-    """
+    """Instruction as text, with names in braces."""
 
     template: Template
     operator_id: str
@@ -156,7 +146,6 @@ class TemplateInstruction:
         """Return the issues of fields that are neither inputs of a job nor operators before the operator.
 
         Args:
-            inputs: The inputs of the job.
             before: Names of the operators before it, and of the item of a map around it.
         """
         issues: list[Issue] = []
@@ -185,7 +174,6 @@ class TemplateInstruction:
         """Return the text with values in place of the fields.
 
         Args:
-            call: The call of the operator.
             messages: Messages of the operators before it.
 
         Raises:
@@ -229,7 +217,6 @@ class Values(NamedTuple):
         messages: Messages by name; None for an operator that was skipped.
         inputs: Inputs of the job, without those that have the name of a message.
         keys: Kind and id of each value, by name; see `Filled`.
-        job: The job.
     """
 
     messages: Mapping[str, WorkflowMessage | None]
@@ -363,7 +350,6 @@ def instruction_of(
     Args:
         text: The instruction as text, which is a template.
         function: The function that returns the text instead; None without one.
-        operator_id: Id of the operator.
         of_evaluator: True if a function may name all operators, as an evaluator's does.
     """
     if function is None:

@@ -174,7 +174,6 @@ class ServerRequests:
     """Requests of a connected server, each of which belongs to a call of one of its tools.
 
     Args:
-        server: The server's name.
         hidden: Function that hides the secrets that the server gets in a text.
     """
 
@@ -337,7 +336,6 @@ class McpTools(ToolSource):
     """All the tools of an MCP server.
 
     Attributes:
-        server: The server.
         prefix: Prefix of the tools' names, for servers with equal tool names.
         approve: True if a person is asked before each call of its tools, and shown the arguments.
         sampling: True if the server may send prompts to the model that calls its tools, within the budget of the run.
@@ -388,10 +386,6 @@ class McpTools(ToolSource):
 
     async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Content:
         """Return a prompt of the server, with arguments filled in: a text, or a list of texts and blobs.
-
-        Args:
-            name: Name of the prompt.
-            arguments: Arguments of the prompt by name.
 
         Raises:
             ToolError: The server cannot be used, or has no such prompt.
@@ -469,7 +463,6 @@ class _Connection:
     Args:
         source: The source, whose server has the values of its secrets.
         client: The connected client.
-        requests: Requests of the server.
     """
 
     def __init__(self, source: McpTools, client: Client, requests: ServerRequests) -> None:

@@ -106,7 +106,6 @@ def authenticator(url: str, login: Login | None, changed: Callable[[Login], None
 
     Args:
         url: Address of the server.
-        login: The kept login.
         changed: Called with each renewed login, after it is kept.
 
     Raises:
@@ -152,7 +151,6 @@ async def log_in(
         show: Shows a person the address to open in a browser.
         pasted: Returns the address to which the browser was sent, if a person gives it; None at the end of the input.
         client_id: Id of a client that is registered at the server; by default, one is registered.
-        client_secret: Its secret, if it has one.
         seconds: Maximum duration.
 
     Raises:

@@ -58,8 +58,6 @@ def checked_tools(tools: list[Tool], server: str, pins: ToolPins) -> list[Tool]:
     All tools of a server without pins are approved: the person has just trusted the server.
 
     Args:
-        tools: The tools, with pins.
-        server: Name of the server.
         pins: The kept pins.
     """
     known = pins.known(server)

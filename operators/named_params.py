@@ -216,7 +216,6 @@ def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str 
 
     Args:
         params_type: Declaration of the parameters.
-        params: The parameters as they are written.
         path: Keys and indices; the rest is omitted if a text stands for a list.
     """
     if not path or not isinstance(params, Mapping):

@@ -116,11 +116,7 @@ class NodeResult:
 
 
 class NodeCall(OperatorCall, frozen=True, kw_only=True):
-    """Input of a node: an `OperatorCall` with the variables that the node's parameters refer to.
-
-    Attributes:
-        variables: The variables.
-    """
+    """Input of a node: an `OperatorCall` with the variables that the node's parameters refer to."""
 
     variables: Variables
 

@@ -97,7 +97,6 @@ class Reference(NamedTuple):
 
     Attributes:
         where: Path of the parameter.
-        selector: The variable.
         accepts: Permitted types of the variable.
     """
 
@@ -112,7 +111,6 @@ class Fault(NamedTuple):
     Attributes:
         where: Path of the parameter.
         what: Description of the fault, and its remedy.
-        code: Kind of fault.
     """
 
     where: str

@@ -128,7 +128,6 @@ def form_of(output: Output[Any], text: str) -> AnswerSchema:
     """Return the form of an operator's answers: that of its type, or else the one that its configuration declares.
 
     Args:
-        output: Type of the answers.
         text: The `output_schema` of the configuration.
 
     Raises:

@@ -71,7 +71,6 @@ def routing_schema(form: AnswerSchema, ports: Sequence[str]) -> AnswerSchema:
 
     Args:
         form: Form of the answer; empty for an answer that only chooses.
-        ports: Ports to choose from.
     """
     schema = form.schema
     port = {"type": "string", "enum": list(ports), "description": "The one that fits best."}

@@ -29,7 +29,6 @@ class Filling:
     """Variables and secrets of one request.
 
     Args:
-        call: The call of the node.
         find: Function that returns the values of secrets.
     """
 
@@ -131,8 +130,6 @@ class KeyField(NamedTuple):
 
     Attributes:
         where: The parameter.
-        name: The name of the field in it.
-        value: Its value.
     """
 
     where: str

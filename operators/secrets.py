@@ -177,8 +177,6 @@ class Keyring:
         """Call a function of the package keyring; its errors do not contain the arguments.
 
         Args:
-            method: Name of the function.
-            arguments: Its arguments.
             needed: False to return None if there is no keyring.
 
         Raises:

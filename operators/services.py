@@ -73,8 +73,6 @@ class Sent:
     Attributes:
         method: HTTP method.
         params: Names and values of the query, which replace the query of the URL.
-        headers: Headers by name.
-        body: Body of the request.
         secrets: Values of the secrets in the request, which are sent to the first origin only.
     """
 

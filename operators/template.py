@@ -65,9 +65,6 @@ class Template:
 
         Values are not searched for fields. A value with several lines, or of more than `LONGEST_IN_LINE` characters,
         becomes a block between backticks.
-
-        Args:
-            value_of: Returns the value of a field as text; None for a field that is text.
         """
         text, first, after_block = "", None, False
         for part in self._parts:

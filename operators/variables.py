@@ -236,7 +236,6 @@ class Variables:
         """Return the template with its variables replaced by their values.
 
         Args:
-            template: The template.
             answer: True for an answer to the user.
         """
         if "{{#" not in template:
@@ -288,7 +287,6 @@ def no_file_part(what: str, part: str, fields: Iterable[str] = FILE_FIELDS) -> s
 
     Args:
         what: Description of the file.
-        part: Name of the part.
         fields: Names of the parts that the file has there.
     """
     known = list(fields)

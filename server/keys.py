@@ -132,8 +132,6 @@ def read_key_file(path: Path, experts: Sequence[str], others: Sequence[Key] = ()
     """Return the keys of a file in YAML, which holds their hashes.
 
     Args:
-        path: The file.
-        experts: Names of all experts.
         others: Keys that are accepted as well.
 
     Raises:
@@ -196,9 +194,7 @@ def read_keys(texts: Sequence[str], where: str, before: int = 0) -> tuple[Key, .
     """Return the keys in texts, one per text; empty texts and those that start with # are skipped.
 
     Args:
-        texts: The texts.
         where: Where they are, for errors.
-        before: Number of keys before them; their names are ``key-`` and their numbers.
 
     Raises:
         InputError: A key is too short or contains characters that a header cannot hold.

@@ -35,7 +35,6 @@ class ErrorBody(Value):
         message: The error, its place and how to fix it.
         type: Responsible side: the client or the server.
         param: Field of the request that it concerns.
-        code: Kind of error.
     """
 
     message: str
@@ -45,11 +44,7 @@ class ErrorBody(Value):
 
 
 class ErrorReply(Value):
-    """Body of an error response.
-
-    Attributes:
-        error: The error.
-    """
+    """Body of an error response."""
 
     error: ErrorBody
 

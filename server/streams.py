@@ -70,7 +70,6 @@ async def reply_after(
 
     Args:
         work: Work to do before the response.
-        request: The request.
         make: Function that returns the response once the work is done.
         ended: Function to call at the end.
     """

@@ -67,7 +67,6 @@ def evaluate(
     """Score all items that have no result yet, with a progress bar on stderr.
 
     Args:
-        work: The items.
         settings: Other settings that scores depend on, such as the metric; stored in the first line of the file.
         out: File of results, one JSON object per line, each written when its item is done. Matching results in it
             are reused; None to keep none.
@@ -104,7 +103,6 @@ def process_all(
     """Process items, some at the same time, and print the progress if the work ends early.
 
     Args:
-        items: The items.
         process: Function that processes an item.
         at_once: Number of items processed at the same time.
         progress_text: Function that returns the progress, and where results are kept.

@@ -45,12 +45,10 @@ class FlowCandidate:
     """A variant of the workflow that was tried.
 
     Attributes:
-        number: Number of the candidate.
         parent: Number of the candidate that was changed; None for the workflow as it is.
         instructions: Instructions that differ from those of the workflow as it is, by operator.
         operations: The change.
         reasoning: The model's reason for the change.
-        report: Report of its evaluation.
         score: Its value, from 0 to 1.
     """
 
@@ -71,7 +69,6 @@ class OptimisedFlow:
         workflow: The best variant, which can be run.
         candidates: The candidates, in the order in which they were tried; the first is the workflow as it is.
         stopped: Reason for the end.
-        usage: Usage of the search.
         refused: Reasons for which proposals could not be used, by the number of the candidate to be changed.
     """
 
@@ -118,7 +115,6 @@ async def aoptimise_flow(
 
     Args:
         flow: The workflow, which stays as it is.
-        cases: The cases.
         evaluators: Evaluators, as for `Workflow.evaluate`.
         rounds: Number of changes to try.
         budget: Maximum number of tokens; None for no limit.

@@ -23,13 +23,8 @@ class Folder:
     """Open folder of a search.
 
     Args:
-        path: Path of the folder.
         file: Its file of steps, open for appending.
         state: State of the search so far.
-
-    Attributes:
-        path: Path of the folder.
-        state: State of the search.
     """
 
     def __init__(self, path: Path, file: TextIO, state: State) -> None:
@@ -76,7 +71,6 @@ def opened(path: Path, settings: Mapping[str, Any]) -> Generator[Folder]:
     """Open the folder of a search; create it if it does not exist.
 
     Args:
-        path: Path of the folder.
         settings: Settings that the search depends on; those of an existing folder must be the same.
 
     Raises:

@@ -144,7 +144,6 @@ def attempts(score: float, tried: Sequence[tuple[Sequence[Operation], float]], r
     """Return earlier changes of the same workflow and their scores, as shown to a model.
 
     Args:
-        score: Score of the workflow.
         tried: Changes, and the scores that they led to.
         refused: Reasons why other changes were refused.
     """
@@ -166,7 +165,6 @@ async def propose(
 
     Args:
         shown: The workflow, its score, its failures and earlier changes.
-        reasoner: The reasoner.
         account: Account of the usage.
         lessons: Faults of earlier answers to the same question.
         schema: JSON Schema of a proposal.

@@ -55,9 +55,7 @@ class Optimised:
 
     Attributes:
         state: All candidates and their results.
-        tasks: Number of tasks.
         stopped: Reason for the end.
-        folder: Folder of the search.
     """
 
     state: State
@@ -111,7 +109,6 @@ async def aoptimise(
             and runs in progress are stopped.
         sample: Number of random tasks on which each change is tried; None for all. The best are then tried on all.
         seed: Seed of random choices.
-        at_once: Number of tasks at once.
         reasoner: Reasoner of the workflow; by default the file's.
         proposer: Reasoner that proposes changes, and judges answers if tasks require it; by default that of the workflow.
         tell: Called with a line for each step.

@@ -23,14 +23,12 @@ class Step(Value):
     """A step of the search, as a line of its file.
 
     Attributes:
-        line: Kind of the line.
         parent: Number of the changed candidate; None for the first, which is the unchanged expert.
         operations: Operations applied to it.
         reasoning: The model's reason for the change.
         yaml: Resulting configuration; empty if no proposal was valid.
         refused: Reason why no proposal was valid; empty if one was.
         results: Results of the tasks, by their ids.
-        usage: Usage of the step.
     """
 
     line: Literal["step"] = "step"
@@ -44,14 +42,7 @@ class Step(Value):
 
 
 class Ranking(Value):
-    """Line of the file for a trial of a candidate on the tasks that its step left out.
-
-    Attributes:
-        line: Kind of the line.
-        candidate: Number of the candidate.
-        results: Results of these tasks, by their ids.
-        usage: Usage of the trial.
-    """
+    """Line of the file for a trial of a candidate on the tasks that its step left out."""
 
     line: Literal["ranking"] = "ranking"
     candidate: int
@@ -104,7 +95,6 @@ class State:
     """State of a search.
 
     Attributes:
-        candidates: Candidates by number.
         refused: Steps without a valid proposal.
         tree: The candidates as a tree; None before the first.
         steps: Number of finished steps, the first included.

@@ -48,7 +48,6 @@ class Case(NamedTuple):
 
     Attributes:
         id: Id of the task in results.
-        job: The job.
         verifier: Verifier of the answer.
     """
 
@@ -73,7 +72,6 @@ def read_tasks(path: str | Path, *, trust: Trust = False) -> Cases:
     """Read a file of tasks: JSON lines, or YAML, a list of tasks.
 
     Args:
-        path: The file.
         trust: True if the file may do what it can; see `load`.
 
     Raises:

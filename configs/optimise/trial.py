@@ -89,11 +89,9 @@ class Account:
     """Total usage of a search's runs; a listener of their workflows.
 
     Args:
-        budget: Budget of all runs.
         usage: Usage so far.
 
     Attributes:
-        usage: Usage of all runs.
         step: Usage of the runs of the current step.
     """
 
@@ -127,7 +125,6 @@ class Bench:
     """Common settings for trials of workflows.
 
     Attributes:
-        reasoner: Reasoner of the workflows.
         judge: Reasoner that judges answers, if a task requires it.
         account: Account of the usage.
         at_once: Number of tasks at once.

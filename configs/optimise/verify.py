@@ -101,10 +101,7 @@ def make_verifier(spec: VerifySpec, modules: Modules, faults: Faults, path: Path
     """Return the verifier for a specification; faults are reported and left out.
 
     Args:
-        spec: The specification.
         modules: Source of classes.
-        faults: Collected faults.
-        path: Path of the specification in the file.
     """
     checks: list[Check] = []
     if spec.equals is not None:

@@ -69,7 +69,6 @@ def python(script: str, memory: int = 0, read: Sequence[str | Path] = ()) -> lis
     """Return the command that runs a Python file of this folder.
 
     Args:
-        script: Name of the file.
         memory: Memory limit in bytes, if the system supports one; 0 for none.
         read: Files and folders that the program reads, beside those of Python and the fonts of the system.
     """

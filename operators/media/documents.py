@@ -90,7 +90,6 @@ def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS, lim
         file: A text file (.txt, .md, .json, code, any file without zero bytes), or a file with the suffix .csv, .docx,
             .eml, .epub, .htm, .html, .pdf, .pptx, .tsv or .xlsx.
         max_chars: Maximum length of the text, in characters.
-        limits: Limits of reading a document.
 
     Returns:
         The text. A table has one line per row, which begins with ``|``. If a workbook has several sheets with content,

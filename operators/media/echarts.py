@@ -17,7 +17,6 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
     """Return a chart as a Markdown block that chat pages render.
 
     Args:
-        chart_type: Type of chart.
         title: Title above the chart; may be empty.
         data: Numbers, separated by ``;``, or as a JSON list.
         categories: A name for each number, in the same form.

@@ -36,12 +36,7 @@ _FAMILY = re.compile(
 
 @dataclass(frozen=True, slots=True)
 class CjkFont:
-    """A font with Chinese, Japanese or Korean letters.
-
-    Attributes:
-        family: Name of the font family.
-        path: Path of the font file.
-    """
+    """A font with Chinese, Japanese or Korean letters."""
 
     family: str
     path: Path
@@ -52,7 +47,6 @@ def cjk_fonts(what: str, text: str) -> list[CjkFont]:
 
     Args:
         what: Purpose of the fonts, for errors.
-        text: The text.
 
     Raises:
         MediaError: No installed font has some letters; the message names a package to install.

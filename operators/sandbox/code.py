@@ -95,7 +95,6 @@ def run_code(code: str, arguments: Mapping[str, Any], limits: CodeLimits = USUAL
     Args:
         code: The snippet, which may be in a Markdown fence.
         arguments: Arguments of `main`, by name: JSON values; tuples become lists.
-        limits: Limits of the snippet.
 
     Returns:
         The return value of `main`.

@@ -13,8 +13,6 @@ def call_main(code: str, arguments: dict[str, Any], by_position: list[str], *, a
     """Run a snippet and its `main`.
 
     Args:
-        code: The snippet.
-        arguments: The arguments of `main`, by name.
         by_position: Names of the arguments that are given by position.
         awaited: True if `main` is async.
 

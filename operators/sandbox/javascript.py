@@ -34,9 +34,7 @@ async def call_javascript(code: str, arguments: Mapping[str, Any], limits: CodeL
     own, which is killed at its limits.
 
     Args:
-        code: The snippet.
         arguments: Arguments of `main`: JSON values by name.
-        limits: Limits of the snippet.
 
     Returns:
         The object that `main` returned.

@@ -56,7 +56,6 @@ def call_javascript(code: str, arguments: str, memory_bytes: int) -> dict[str, A
     """Run a snippet and its `main`, which receives the arguments as one object.
 
     Args:
-        code: The snippet.
         arguments: The arguments, as a JSON object.
         memory_bytes: Memory limit of the engine, in bytes.
 

@@ -66,7 +66,6 @@ def with_given(code: str, tree: ast.Module) -> str:
     """Return a snippet rewritten to use the reimplemented modules and functions; line numbers do not change.
 
     Args:
-        code: The snippet.
         tree: Syntax tree of the snippet.
     """
     nodes = list(_nodes(tree))
@@ -213,7 +212,6 @@ def lacking(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, i
     """Yield the imports of a snippet that the sandbox lacks, each with its line.
 
     Args:
-        tree: The snippet.
         modules: The modules of the sandbox itself.
     """
     for node in ast.walk(tree):
@@ -239,7 +237,6 @@ def certain_imports(body: Iterable[ast.stmt], modules: tuple[str, ...]) -> Itera
 
     Args:
         body: Statements that run one after another.
-        modules: The modules.
     """
     for node in body:
         if isinstance(node, ast.Import):

@@ -86,9 +86,7 @@ def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | Non
     """Run a snippet in the sandbox.
 
     Args:
-        snippet: The snippet.
         arguments: Arguments of `main`, by name, as JSON.
-        limits: Limits of the snippet.
 
     Returns:
         The return value of `main` as JSON, or None if it is not a dict; and the name of its type.

@@ -42,7 +42,6 @@ def excess(folder: Path, process: int) -> str:
     Files that the process deleted, but keeps open, count as well.
 
     Args:
-        folder: The folder.
         process: Id of the process that writes in it.
     """
     used, entries = 0, 0

@@ -76,7 +76,6 @@ def render_template(
     Args:
         template: The template, which cannot include others.
         variables: Variables of the template: JSON values and tuples.
-        limits: Limits of the template.
 
     Raises:
         TemplateError: The template is invalid, failed, or reached a limit.

@@ -33,9 +33,6 @@ class PartRead(NamedTuple):
     """Part of a variable, or of the items of a list, that code or a template reads.
 
     Attributes:
-        name: Name of the variable.
-        part: Name of the part.
-        of_item: True for a part of the items of a list.
         line: Line, from 1.
         as_attribute: True for an attribute, ``name.part``; False for a key.
     """

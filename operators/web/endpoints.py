@@ -143,7 +143,6 @@ class SpeechModel(_BytesEndpoint):
             retries and the waits between them.
         max_retries: Maximum number of retries of a call after a temporary failure (429, 5xx, no connection); each retry
             emits a `ModelRetried` event.
-        voice: Name of the voice at the endpoint.
         format: Format of the audio.
     """
 

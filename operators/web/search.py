@@ -21,10 +21,7 @@ class SearchResult:
     """A page that a search found.
 
     Attributes:
-        title: Title of the page.
-        url: URL of the page.
         content: Excerpt, mostly one or two sentences.
-        site_name: Name of the site.
         date: Date of the page, as the provider writes it.
     """
 
@@ -42,7 +39,6 @@ class SearchProvider(Protocol):
         """Return the results, best first.
 
         Args:
-            query: Text to search for.
             limit: Maximum number of results.
 
         Raises:

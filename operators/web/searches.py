@@ -116,7 +116,6 @@ class DuckDuckGo(_Provider):
     """Search provider: DuckDuckGo's HTML page, without key. Too many searches from one IP address are refused.
 
     Attributes:
-        base_url: URL of the page.
         timeout: Maximum duration of a search, in seconds.
     """
 

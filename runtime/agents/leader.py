@@ -56,7 +56,6 @@ class JobState:
     """State of a job of a leader.
 
     Attributes:
-        job: The job.
         given: Messages of earlier experts.
         lesson: Lesson from an earlier attempt.
         graph: Split of the job.

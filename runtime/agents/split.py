@@ -27,7 +27,6 @@ class Splitter:
 
     Attributes:
         leader: Name of the leader, for errors.
-        experts: Profiles of the experts.
         actions: Actions that help to split well.
         toolkit: The graph that recommends actions and tools.
         max_splits: Maximum number of attempts.
@@ -45,10 +44,7 @@ class Splitter:
         """Ask a reasoner for a split, and return it.
 
         Args:
-            reasoner: The reasoner.
-            job: The job to split.
             given: Messages of earlier experts.
-            lesson: Lesson for the split.
 
         Raises:
             AnswerError: None of `max_splits` answers is valid; the issues of the last one are listed.

@@ -128,7 +128,6 @@ class Codec:
         """Return the value written in a text.
 
         Args:
-            text: The text.
             kind: The expected type of the value.
 
         Raises:

@@ -24,12 +24,7 @@ _CALL, _TOKENS, _HOLD, _PLACE = "call", "tokens", "hold", "place"
 
 
 class CountedCalls:
-    """Table of counted model calls in one database.
-
-    Args:
-        database: The database.
-        tables: Its tables.
-    """
+    """Table of counted model calls in one database."""
 
     def __init__(self, database: Database, tables: Tables) -> None:
         self.database = database
@@ -42,7 +37,6 @@ class CountedCalls:
         Args:
             key: Name of the limits.
             limits: The limits. Only limits per minute are used here, not the number of concurrent calls.
-            caller: Id of the caller.
             window: Length of the counting window, in seconds.
 
         Returns:

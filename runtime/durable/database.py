@@ -89,7 +89,6 @@ class Database:
         reading: True for commands that only read: an SQLite file that this user may not write is opened for reading.
 
     Attributes:
-        url: The database.
         name: Name of the database in messages.
         errors: Type of the errors that the database raises.
         sa: The package `sqlalchemy`.
@@ -177,7 +176,6 @@ class Database:
         The wait for such a process has no limit, because only its end frees the file.
 
         Args:
-            work: Function that uses the database.
             patience: Seconds for which the call is retried while the database cannot be reached.
 
         Raises:
@@ -279,7 +277,6 @@ class Database:
         """Send a notification of PostgreSQL.
 
         Args:
-            channel: The channel.
             text: The payload.
             connection: Connection whose transaction sends the notification at its commit. None to send it now, without
                 retries and without waiting for the disk, because a notification is only a hint.

@@ -99,7 +99,6 @@ def file_store(given: str | Path | None, url: URL) -> FileStore:
     Args:
         given: A folder, or an address that machines share; None for a folder beside the SQLite file, or for one
             of this database in the user's state folder.
-        url: The database.
 
     Raises:
         InputError: The address is not valid for a store.

@@ -89,7 +89,6 @@ def enqueue(connection: Any, items: Sequence[tuple[str, str]]) -> None:
 
     Args:
         connection: Connection of SQLAlchemy.
-        items: The name of a queue, and an id, for each item.
     """
     queues, ids = [queue for queue, _ in items], [id_.encode() for _, id_ in items]
     SyncQueries(_Transaction(connection), QueryQueueBuilder(_SETTINGS)).enqueue(queues, [*ids], [0] * len(ids))
@@ -99,8 +98,6 @@ class Deliveries:
     """Delivery of the ids in some queues to this process.
 
     Args:
-        database: The database.
-        queues: Names of the queues.
         places: Maximum number of ids of a queue that are handled at once.
         silence: Seconds without a sign of life after which the queue delivers ids to another process.
         handle: Function that handles an id, in the event loop of `run`.
@@ -217,11 +214,7 @@ class _Jobs(Queries):
 
 
 class _Driver:
-    """Driver of pgqueuer over one connection, which it opens again when the server has closed it.
-
-    Args:
-        database: The database.
-    """
+    """Driver of pgqueuer over one connection, which it opens again when the server has closed it."""
 
     def __init__(self, database: Database) -> None:
         self.shutdown = asyncio.Event()

@@ -30,7 +30,6 @@ def describe_workflow(workflow: HasGraph, around: tuple[HasGraph, ...] = ()) -> 
     Time limits, numbers of rounds and models are left out, because they may change while a run is interrupted.
 
     Args:
-        workflow: The workflow.
         around: Workflows that contain this one, which are not described again.
     """
     graph, around = workflow.graph(), (*around, workflow)
@@ -211,7 +210,6 @@ def is_again(key: str, again: Sequence[str], round: int) -> bool:
     """Return True if the outcome with a key is to be deleted, because its operator runs again.
 
     Args:
-        key: The key.
         again: Paths to run again; the first is the path of the restarted operator.
         round: First round of the outermost workflow to repeat. In nested workflows that contain the restarted operator,
             all rounds after the first are deleted, because they follow from the operator's new message.
@@ -307,9 +305,7 @@ def paths_again(kept: StoredRun, now: Description, operator: str) -> Sequence[st
     """Return the paths that run again when a run is restarted from an operator, which comes first.
 
     Args:
-        kept: The run.
         now: The current workflow.
-        operator: The operator's path.
 
     Raises:
         InputError: The operator is unknown, or parts of the workflow that do not depend on it were changed.

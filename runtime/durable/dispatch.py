@@ -20,7 +20,6 @@ class Dispatch:
 
     Args:
         store: The tables of runs.
-        executor_id: Id of this process.
 
     Attributes:
         channel: Channel on which this process is notified of outcomes.

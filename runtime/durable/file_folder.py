@@ -44,9 +44,6 @@ class FileFolder:
 
     Other programs may write into the folder. So contents are compared with their digests when they are read, and
     nothing is written or removed through a link.
-
-    Args:
-        root: The folder.
     """
 
     def __init__(self, root: Path) -> None:

@@ -40,7 +40,6 @@ class GroupCommit(Generic[Value, Result]):
 
     Args:
         write: Function that writes values in one transaction, and returns their results. It may block.
-        name: Name of the thread.
     """
 
     def __init__(self, write: Callable[[Sequence[Value]], Sequence[Result]], name: str) -> None:

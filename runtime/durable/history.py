@@ -129,7 +129,6 @@ class Recorder:
 
         Args:
             row: Record of the work.
-            path: Path of the operator.
             is_part: True for a part of the operator's work, after which the operator goes on.
         """
         self._replayed[path] = row
@@ -235,7 +234,6 @@ class _Span:
     """Execution of an operator in a round, from its start to its end, as its events tell it.
 
     Attributes:
-        path: Path of the operator.
         key: Key of its work.
         events: Indices of its events and of those of operators inside it.
         end: Index of the event of its end; None if it is running.

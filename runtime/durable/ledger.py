@@ -139,7 +139,6 @@ class Ledger(Records):
         """Execute a new run, or resume a stored one.
 
         Args:
-            workflow: The workflow.
             run: A run of the workflow that has not begun.
             call: Input of the run.
 
@@ -326,7 +325,6 @@ class Ledger(Records):
         """Return the input of a run without a driver; None if a process drives the run. May block.
 
         Args:
-            run_id: The run.
             workflow: The workflow with which the run continues.
             reasoner: The reasoner with which the run continues.
 

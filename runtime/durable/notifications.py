@@ -28,8 +28,6 @@ class Listener:
     """Thread that receives the notifications on a channel over a connection of its own; it reconnects after failures.
 
     Args:
-        database: The database.
-        channel: The channel.
         heard: Function that is called in the thread with the text of each notification. When listening starts or ends,
             it is called with an empty text, because notifications may have been missed.
 

@@ -52,7 +52,6 @@ class Waiting:
         """Wait for the outcome of work, within a context.
 
         Args:
-            work_id: The work.
             perhaps_ended: True if the work may have ended before the context is entered.
 
         Returns:

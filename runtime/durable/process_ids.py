@@ -27,9 +27,6 @@ def process_identity(pid: int | None = None) -> str:
     """Return a text that identifies a process of this machine uniquely; empty if unknown.
 
     Unlike a process number, the text is never used for another process.
-
-    Args:
-        pid: Process number; None for this process.
     """
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()

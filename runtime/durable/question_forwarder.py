@@ -29,8 +29,6 @@ class QuestionForwarder:
     Args:
         store: The tables of runs.
         run: The run of the operator in this process.
-        run_id: The run.
-        key: Key of the operator in the run.
     """
 
     def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:

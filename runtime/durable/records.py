@@ -108,7 +108,6 @@ class Records:
             folder beside the SQLite file, or in the user's state folder.
 
     Attributes:
-        url: The database.
         files: Store of files.
         codec: Codec of stored values.
         watch: Observer that determines which processes are dead.
@@ -219,7 +218,6 @@ class Records:
         If earlier events were dropped meanwhile, all events are returned; the first is `RunStarted`.
 
         Args:
-            run_id: The run.
             part: Number of the last part of an earlier call; 0 for all events.
         """
         parts = self.store.event_parts(run_id, part)
@@ -235,7 +233,6 @@ class Records:
         """Drop the events of a run that do not hold when it continues; see `settled`.
 
         Args:
-            kept: The run.
             driver: The process that drives the run; empty if none does.
             steps: Records of the operators that have an outcome, by key.
             values: New values of columns of the run, written together.
@@ -303,7 +300,6 @@ class Records:
         Answers that people gave to these operators are used again; a copy of `restart_from` asks them anew.
 
         Args:
-            run_id: The run.
             workflow: The current workflow, to check beforehand that it equals the workflow with which the run started.
 
         Raises:
@@ -326,7 +322,6 @@ class Records:
         progress.
 
         Args:
-            run_id: The run.
             operator: The operator's path: the ids of the operators that contain it and its own id, separated by
                 slashes, such as ``outer/inner`` or, for one item of a map, ``each[2]/check``; as in the run's keys.
             workflow: The current workflow; the operator and those that depend on it may have been changed.

@@ -35,11 +35,9 @@ class Replay:
     """Journal of a run, which replays stored outcomes of operators and stores new ones; see `StepJournal`.
 
     Args:
-        run_id: The run.
         store: The tables of runs.
         codec: Codec of stored values.
         kept: Records of operators whose outcomes are already stored, by key.
-        recorder: Recorder of the run.
         remote: Execution of operators in workers; None to execute all operators in this process.
 
     Attributes:

@@ -33,11 +33,8 @@ class StoredRun:
     """Stored record of a run. Its input and result are texts in the form of `Codec`.
 
     Attributes:
-        run_id: Id of the run.
-        workflow: Name of the workflow.
         source: Source of the workflow, with which a command can resume the run.
         graph: Description of the workflow, to detect changes.
-        call: Input of the run.
         state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
         driver: Id of the process that drives the run; empty if none does.
         drives: Number of times that the run was started or resumed.
@@ -97,7 +94,6 @@ class Executor:
     """Process that drives runs, or executes operators as a worker.
 
     Attributes:
-        id: Id of the process.
         kind: ``driver`` or ``worker``.
         process: Identity of the process on its machine; see `process_identity`.
         version: Version of the code.
@@ -141,10 +137,8 @@ class StoredQuestion:
     """Stored record of a question that a run has asked.
 
     Attributes:
-        run_id: The run.
         step: Key of the operator that asks.
         id: Id of the question, with which it is answered.
-        text: The question.
         schema: JSON Schema of the answer, as JSON; empty for any answer.
         answer: The answer, as JSON; None until there is one.
         asked: Time of the question.
@@ -172,7 +166,6 @@ class StepRow:
     """Record of an operator's work, which the driver or a worker did.
 
     Attributes:
-        run_id: The run.
         key: Key of the work in the run.
         outcome: Outcome in the form of `Codec`; None until there is one, or if it was not read.
         began: Time at which the work started or, while it waits, was put into a queue.

@@ -52,8 +52,6 @@ class DrivenRun:
         has_ended: Future that is done as soon as this process no longer drives the run.
 
     Args:
-        task: The task that drives the run.
-        run: The run.
         user: The ledger that executes the run; see `RunOwner.users`.
     """
 
@@ -101,7 +99,6 @@ class RunOwner:
     A separate thread records the heartbeat of the process, and reads the state of the runs of the process.
 
     Args:
-        url: The database.
         limit: Seconds without a heartbeat after which this process counts as dead.
         before: Earlier owner of runs in the database, which is stopping; None if there is none.
 
@@ -271,7 +268,6 @@ async def owner_of(url: URL, limit: float, user: object) -> RunOwner:
     """Return the owner of runs in a database for this process; there is one per database.
 
     Args:
-        url: The database.
         limit: Seconds without a heartbeat after which this process counts as dead.
         user: The ledger that executes runs, until `leave` is called for it.
 
@@ -307,7 +303,6 @@ def leave(url: URL, user: object = None) -> None:
     """Stop driving the runs of a ledger; once no other ledger of this process uses the database, leave the database.
 
     Args:
-        url: The database.
         user: The ledger; None for all ledgers of this process.
     """
     with _changing:

@@ -28,8 +28,6 @@ class Progress(NamedTuple):
     """Progress of a run since the last one: its events, and the records that are stored with them.
 
     Attributes:
-        run_id: The run.
-        events: Events of the run.
         part: Number of these events among those that were stored together, from 1.
         step: Record of an operator.
         values: New values of columns of the run.
@@ -48,7 +46,6 @@ class TakeOver(NamedTuple):
     """This process becomes the driver of a run, unless the run has changed since it was read.
 
     Attributes:
-        run_id: The run.
         driver: Its driver when it was read; empty if it had none.
         state: Its state when it was read.
     """
@@ -63,12 +60,7 @@ Change = StoredRun | TakeOver | Progress
 
 
 class RunChanges:
-    """Writer of changes of runs into their tables.
-
-    Args:
-        database: The database.
-        tables: Its tables.
-    """
+    """Writer of changes of runs into their tables."""
 
     def __init__(self, database: Database, tables: Tables) -> None:
         self.database = database
@@ -82,7 +74,6 @@ class RunChanges:
 
         Args:
             driver: The process that drives the runs.
-            changes: The changes.
 
         Returns:
             For each change, True if it was written; False for a new run whose id exists, for a take-over of a run that
@@ -221,7 +212,6 @@ class _Rows:
 
     Args:
         driver: The process that writes.
-        created: Ids of the runs that the transaction has created.
         taken: Ids of the runs that the process has taken over in the transaction.
         held: Ids of the runs that the process drives.
     """

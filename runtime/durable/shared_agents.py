@@ -31,7 +31,6 @@ class Found:
         build: Workflow that contains the operator.
         insights: Insights of that workflow, or of the nearest enclosing workflow that has any.
         node: The operator in its workflow.
-        reasoner: Reasoner of the operator's agent.
     """
 
     build: Build
@@ -106,7 +105,6 @@ def _operators_in(
     """Yield the operators of a workflow that do work of their own, including those of nested workflows.
 
     Args:
-        workflow: The workflow.
         around: Address of the operator or agent that contains the workflow.
         insights: Insights of the nearest enclosing workflow that has any.
         seen: Enclosing workflows, which are not visited again.

@@ -29,7 +29,6 @@ class LimitsInDatabase:
     Attributes:
         calls: Table of counted model calls.
         group: Name of the group of processes with the same agents.
-        caller: Id of this process.
         window: Length of the counting window, in seconds.
     """
 

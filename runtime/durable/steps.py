@@ -17,13 +17,7 @@ AT_ONCE = 500
 
 
 class StepTable:
-    """Records of the operators of runs, which are in one table if drivers executed them, and in another if workers do.
-
-    Args:
-        database: The database.
-        tables: Its tables.
-        work: Table of the work of workers.
-    """
+    """Records of operators of runs, which are in one table if drivers executed them, and in another if workers do."""
 
     def __init__(self, database: Database, tables: Tables, work: WorkTable) -> None:
         self.database = database
@@ -34,7 +28,6 @@ class StepTable:
         """Return the operators of a run, in the order of their start.
 
         Args:
-            run_id: The run.
             outcomes: True to read the outcomes, too.
 
         Raises:
@@ -81,7 +74,6 @@ class StoredStep:
     """Stored record of an operator's work in a run.
 
     Attributes:
-        key: Key of the work in the run.
         outcome: Outcome of the work; None until it has finished.
         began: Time at which the work started or, while it waits, was put into a queue; in seconds since the epoch.
         ended: Time at which the work finished; 0 until then.

@@ -170,7 +170,6 @@ class Store:
             state: Final state.
             seconds: Minimum age in seconds since the last update.
             but: Number of the newest runs to skip.
-            workflow: Name of the workflow.
         """
         table = self._tables.runs
         query = self.database.sa.select(table.c.run_id).where(table.c.state == state)
@@ -210,7 +209,6 @@ class Store:
         """Return the recorded events of a run in order.
 
         Args:
-            run_id: The run.
             after: Number of a part; the parts after it are returned.
         """
         table = self._tables.events

@@ -29,7 +29,6 @@ class Request(NamedTuple):
     Attributes:
         id: New id of the work.
         queue: Queue of the workers that can execute the operator.
-        run_id: The run.
         key: Key of the operator in the run.
         text: Input of the work.
         version: Version of the code that workers must have.
@@ -49,11 +48,8 @@ class Claim(NamedTuple):
     """Work that a worker has claimed.
 
     Attributes:
-        id: Id of the work.
-        run_id: The run.
         key: Key of the operator in the run.
         request: Input of the work.
-        claim: Number of the claim.
         deaths: Ids of the workers that claimed the work before, and neither ended it nor gave it back.
     """
 
@@ -71,12 +67,7 @@ def delivery_queue(queue: str, version: str) -> str:
 
 
 class WorkTable:
-    """Table of the work of workers.
-
-    Args:
-        database: The database.
-        tables: Its tables.
-    """
+    """Table of the work of workers."""
 
     def __init__(self, database: Database, tables: Tables) -> None:
         self.database = database

@@ -63,7 +63,6 @@ class Worker:
 
     Args:
         url: The database, as for a `Ledger`.
-        served: The agents.
         concurrency: Maximum number of operators at once for each item of `served`.
         files: Store for files that operators create, as for a `Ledger`.
         limit: Seconds without a heartbeat after which this process counts as dead.
@@ -234,7 +233,6 @@ class Worker:
         Args:
             step_id: Id of the work among all runs.
             given: The request.
-            found: The operator.
         """
         run_id = step_id.partition(":")[0]
         build = found.build

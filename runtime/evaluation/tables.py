@@ -21,13 +21,7 @@ Cell = str | int | float | None
 
 
 class Table(NamedTuple):
-    """Figures as a table; a float is a rate and is shown in percent, None as a dash.
-
-    Attributes:
-        title: Title of the table.
-        columns: Names of its columns.
-        rows: Its cells, row by row.
-    """
+    """Figures as a table; a float is a rate and is shown in percent, None as a dash."""
 
     title: str
     columns: Sequence[str]

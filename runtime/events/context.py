@@ -133,9 +133,6 @@ class Scope(Struct, kw_only=True, eq=False):
 
     Attributes:
         run: The run of the operator's workflow.
-        path: The operator's path, as in events.
-        operator_id: The operator.
-        round: The round.
         attempt: The operator's attempt in that round.
         usage: Usage of the operator so far, including all attempts and nested operators.
         finish_reason: Reason for the end of its latest answer of a model, in the endpoint's words.

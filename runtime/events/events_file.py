@@ -40,7 +40,6 @@ class EventsFile:
     """A file of events that may still be written.
 
     Attributes:
-        path: The file.
         line: Number of lines that have been read.
         unknown: Number of lines with an event of an unknown type: of another version, or defined by a user.
     """

@@ -153,7 +153,6 @@ async def ask(scope: events.Scope, question: Question) -> Any:
     """Ask a person on behalf of an operator and wait for the answer; see `interrupt`.
 
     Args:
-        scope: Scope of the operator.
         question: The question; no other open question of the run may have its id.
     """
     questions, root = scope.run.questions, scope.run.root

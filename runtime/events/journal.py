@@ -36,7 +36,6 @@ def key_at(path: Sequence[str], places: Sequence[tuple[int, int] | None]) -> str
     """Return the key of an operator's work from the rounds and attempts in which it took place; see `key_of`.
 
     Args:
-        path: Path of the operator.
         places: Round and attempt of the operator at each step of the path; None for the other steps.
     """
     steps = [step.translate(_QUOTED) for step in path]

@@ -22,14 +22,12 @@ class RunLog:
     """Event log of a run: numbers and dates its events, and passes them to its listeners.
 
     Args:
-        run_id: Id of the run.
         listeners: Functions to call with every event.
         buffer: A further listener, which delays the start of operators while it has no room.
         outer: Log of the enclosing run, if any, which gets every event, too.
         depth: Number of path steps that lead to this run in the outermost run.
 
     Attributes:
-        run_id: Id of the run.
         heard: True if there are listeners.
         buffered: True if one of the listeners may lag behind.
         now: Clock of the run, that of the event loop, in seconds.
@@ -87,11 +85,7 @@ class RunLog:
         """Number and date an event and pass it to every listener. A listener's error is logged, and the run goes on.
 
         Args:
-            event: The event.
             path: Path of the operator, from the outermost run.
-            operator_id: The operator.
-            round: The round.
-            attempt: The attempt.
             only_here: True to hide the event from the enclosing run.
         """
         if self._listeners:
@@ -125,10 +119,6 @@ class RunLog:
 
 def check_listener(listener: Listener, name: str) -> None:
     """Check that a listener of a workflow can be called with an event.
-
-    Args:
-        listener: The listener.
-        name: The workflow's name.
 
     Raises:
         InvalidError: The listener is not callable with an event, or is a coroutine function.

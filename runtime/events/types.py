@@ -16,7 +16,6 @@ class Event(Struct, frozen=True, kw_only=True):
     """Base class of events.
 
     Attributes:
-        run_id: Id of the run.
         path: Path of the operator in the run: the ids of the enclosing operators, outermost first, and its own id.
             ``("each[2]", "check")`` is the operator ``check`` in the workflow that the map ``each`` runs for its third
             item.
@@ -45,7 +44,6 @@ class RunStarted(Event, frozen=True, kw_only=True):
     """A run begins.
 
     Attributes:
-        workflow: Name of the workflow.
         goal: Goal of the job.
         operators: Ids of the direct predecessors of each operator, by its id.
         judges: Ids of the evaluators.
@@ -134,7 +132,6 @@ class ModelAsked(Event, frozen=True, kw_only=True):
 
     Attributes:
         call_id: Id of the call; unique in the run.
-        model: Name of the model.
         messages: The conversation so far, in the form of chat completions; images are replaced by their lengths.
         tools: Names of the tools that are offered.
     """
@@ -161,7 +158,6 @@ class SettingsDropped(Event, frozen=True, kw_only=True):
     """A model does not take some settings of a call, which were left out.
 
     Attributes:
-        model: Name of the model.
         settings: The settings, each with the reason.
     """
 
@@ -173,8 +169,6 @@ class ModelAnswered(Event, frozen=True, kw_only=True):
     """A call to a model ended.
 
     Attributes:
-        model: Name of the model.
-        usage: Its usage.
         call_id: Id of the call; empty if its start was not reported.
         text: Text of the answer.
         tool_calls: Tools that it calls, each with its ``name`` and its ``arguments`` as JSON text.
@@ -202,7 +196,6 @@ class ModelRetried(Event, frozen=True, kw_only=True):
 
     Attributes:
         call_id: Id of the call; empty if its start was not reported.
-        model: Name of the model.
         error: Reason for the refusal.
         delay: Seconds until it is sent again.
         retry: Number of the retry, counted from 1.
@@ -224,13 +217,7 @@ class ModelFailed(Event, frozen=True, kw_only=True):
 
 
 class MaxTurnsReached(Event, frozen=True, kw_only=True):
-    """A model used all turns of an operator for tool calls, and gave no answer; the operator fails.
-
-    Attributes:
-        model: Name of the model.
-        turns: Number of turns.
-        tool_calls: Number of calls by the name of the tool.
-    """
+    """A model used all turns of an operator for tool calls, and gave no answer; the operator fails."""
 
     model: str
     turns: int
@@ -241,7 +228,6 @@ class ConversationShortened(Event, frozen=True, kw_only=True):
     """A conversation became too long for its model, so older results of tools are left out except for their beginnings.
 
     Attributes:
-        model: Name of the model.
         results: Number of results that were shortened.
         characters: Number of characters that were left out.
     """
@@ -318,7 +304,6 @@ class PassagesEmbedded(Event, frozen=True, kw_only=True):
     Attributes:
         model: Name of the embedding model.
         done: Number of new passages embedded so far.
-        total: Number of new passages.
     """
 
     model: str
@@ -333,7 +318,6 @@ class InsightsRecalled(Event, frozen=True, kw_only=True):
         operator: The operator's fingerprint, under which its insights are kept.
         about: The operator's job, shortened.
         insights: Keys of the insights that the operator receives; empty if there are none for this job.
-        texts: Texts of these insights.
         store: The `Insights` that contain them.
     """
 
@@ -365,7 +349,6 @@ class Interrupted(Event, frozen=True, kw_only=True):
 
     Attributes:
         interrupt_id: Id under which the question is answered; unique in the run.
-        question: The question.
         schema: JSON Schema of the answer; None for any answer.
     """
 

@@ -127,11 +127,7 @@ def _context_of(node: BaseOperator[Any], output: TaskOutput[Any]) -> DAGContext:
 
 
 class AwelTask:
-    """Task of an AWEL operator: its inputs and its output.
-
-    Args:
-        context: The task context.
-    """
+    """Task of an AWEL operator: its inputs and its output."""
 
     def __init__(self, context: TaskContext[Any]) -> None:
         self._context = context
@@ -188,7 +184,6 @@ async def run_task(node: BaseOperator[Any], inputs: Sequence[Any], streams: Sequ
     the roots.
 
     Args:
-        node: The operator.
         inputs: The values; at least one.
         streams: For each value, True if it is a list whose items the operator gets as a stream; none by default.
 
@@ -450,12 +445,7 @@ def _name(node: BaseOperator[Any]) -> str:
 
 
 class Tee:
-    """Stream for several consumers. Each consumer gets every item and, at the end, the error of the stream.
-
-    Args:
-        stream: The stream.
-        consumers: Number of consumers.
-    """
+    """Stream for several consumers. Each consumer gets every item and, at the end, the error of the stream."""
 
     def __init__(self, stream: AsyncIterator[Any], consumers: int) -> None:
         self._stream = stream

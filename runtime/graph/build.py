@@ -27,9 +27,6 @@ class Node:
     """An operator or evaluator in a workflow that is ready to run.
 
     Attributes:
-        operator: The operator.
-        policy: Its policy.
-        is_evaluator: True for an evaluator.
         has_tools: True if the operator offers tools to a model.
         used_ports: Ports of the operator that edges of the workflow use.
         places: Limiter of the number of operators of the workflow that run at once; None for no limit.
@@ -59,13 +56,11 @@ class Build:
     """Immutable workflow that is ready to run, shared by all its runs.
 
     Attributes:
-        name: The workflow's name.
         graph: Its operators, evaluators and edges.
         plan: Plan of the graph, with the end node after the evaluators or, without evaluators, after the tails.
         engine: Engine that runs the plan.
         engine_name: Name of the engine in events.
         max_rounds: Maximum number of rounds until the evaluator accepts the result.
-        budget: Budget of a run.
         places: Limiter of operators that run at once, in all runs together.
         calls: Limiter of model calls of the operators, in all runs together.
         on_reject: Message in place of a result that no round could repair; None to leave the result as it is.

@@ -27,7 +27,6 @@ def draw(
 
     Args:
         graph: The graph, which may have issues.
-        flowchart: The flowchart.
         place: Place of the workflow among those in the flowchart.
         around: The Python `id` of each workflow around this one, so that a workflow that contains itself is drawn once.
     """

@@ -208,7 +208,6 @@ class ExecutesJobs:
         """Run the workflow and return its message; see `Workflow.arun`.
 
         Args:
-            job: The job.
             reasoner: Reasoner of this run: a reasoner, a model or its name; by default the workflow's `model`.
             workflow_messages: Messages of earlier experts.
             lesson: Lesson from an earlier attempt.

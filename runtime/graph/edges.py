@@ -73,7 +73,6 @@ class AnswerPath:
     """Reference to a part of an operator's answer, such as ``facts.output.claims``, for a `Map`.
 
     Attributes:
-        _operator: The operator.
         _path: The names of the fields that lead to the part; empty for the whole answer.
     """
 

@@ -67,7 +67,6 @@ class _WorkerPool:
 
     Args:
         ready: Nodes that may start.
-        step: Runs a node.
     """
 
     __slots__ = (
@@ -190,7 +189,6 @@ def _in_context(coroutine: Coroutine[Any, Any, T], run: Callable[..., Any]) -> G
     """Await a coroutine within the current task, but in another context.
 
     Args:
-        coroutine: The coroutine.
         run: The method `Context.run` of that context.
     """
     resume: Callable[[Any], Any] = coroutine.send

@@ -29,7 +29,6 @@ def engine_for(plan: Plan, name: EngineName, workflow: str) -> Engine:
 
     Args:
         plan: The plan to run.
-        name: The engine's name.
         workflow: The workflow's name, for the error.
 
     Raises:

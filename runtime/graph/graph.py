@@ -337,7 +337,6 @@ def fallback_issues(operators: Mapping[str, BaseOperator], policies: Mapping[str
     """Return the issues of the fallbacks in the policies of a workflow.
 
     Args:
-        operators: The operators of the workflow, by id.
         policies: The policies of the operators and evaluators, by id.
     """
     issues: list[Issue] = []

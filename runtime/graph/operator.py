@@ -59,11 +59,7 @@ class OperatorGraph(Protocol):
 
 
 class HasGraph(Protocol):
-    """Protocol of a workflow that an operator runs, for code that needs only its name and its graph.
-
-    Attributes:
-        name: The workflow's name.
-    """
+    """Protocol of a workflow that an operator runs, for code that needs only its name and its graph."""
 
     name: str
 

@@ -100,7 +100,6 @@ def answers_of(answers: JsonLike, run_id: str, questions: Callable[[], Sequence[
 
     Args:
         answers: A dict by question id; any other value is the answer to the only open question.
-        run_id: The run.
         questions: Function that returns the open questions of the run; called only for a value that is not a dict.
 
     Raises:
@@ -123,9 +122,7 @@ def new_answers(run_id: str, answers: Mapping[str, JsonValue], stored: Mapping[s
     """Return the answers that are not stored yet, so that a call which was interrupted can be repeated.
 
     Args:
-        run_id: The run.
         answers: Answers by question id.
-        stored: The stored answers of the run.
 
     Raises:
         InvalidError: A question has another answer already.

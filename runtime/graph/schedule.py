@@ -114,7 +114,6 @@ def reachable(nodes: Iterable[T], neighbours: Callable[[T], Iterable[T]]) -> set
         print(sorted(reachable(["b"], children.__getitem__)))  # ['b', 'c']
 
     Args:
-        nodes: The nodes.
         neighbours: Function that returns the nodes to which the edges of a node lead.
     """
     found = set(nodes)
@@ -141,8 +140,6 @@ class Skip:
     """Skipped node, and the edge that was not taken and so caused the skip.
 
     Attributes:
-        node: The node that was skipped.
-        parent: The parent of the edge.
         child: The child of the edge: the skipped node, or the first skipped node on the path to it.
     """
 
@@ -161,7 +158,6 @@ class Progress:
     A later round starts from the nodes that ended in an earlier round and do not run again.
 
     Args:
-        plan: The plan.
         ran: The nodes that ran in an earlier round, with the ports that they took.
         skipped: The nodes that were skipped in an earlier round. `ran` and `skipped` together hold every node that
             has no ancestor which runs in this round.
@@ -268,9 +264,7 @@ class Progress:
         """Skip an edge to `child`, and the edges from nodes that are skipped as a result.
 
         Args:
-            child: The child of the edge.
             cause_parent: The parent of the edge that was not taken and caused this skip.
-            cause_child: The child of that edge.
             ready: List to which nodes that may start now are added.
         """
         to_visit = [child]
@@ -308,7 +302,6 @@ class Repeat:
         """Return the repetition of `nodes`.
 
         Args:
-            plan: The plan.
             nodes: The nodes to repeat.
             ran: The nodes that have run, with the ports that they took.
             skipped: The nodes that were skipped.

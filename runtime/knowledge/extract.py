@@ -224,7 +224,6 @@ def extract(data: bytes, name: str, limits: ReadingLimits = LIMITS) -> list[Inde
     Args:
         data: Content of the file.
         name: Name of the file, whose suffix determines the format.
-        limits: Limits of reading a document.
 
     Raises:
         InputError: The file cannot be read, or not within the limits; the message gives the reason, without the name.

@@ -84,7 +84,6 @@ def find_files(roots: Mapping[Path, str], own: Collection[str] = ()) -> Found:
     """Return the files in folders and their subfolders, and single files; names that begin with a dot are ignored.
 
     Args:
-        roots: The folders and files, and their names.
         own: Paths of files to ignore, such as those of the index.
 
     Raises:

@@ -145,7 +145,6 @@ class Experience:
     Attributes:
         shown: Number of uses and of successes of each insight, by key.
         lessons: Success of each new lesson, by the text of the job and the text of the lesson.
-        label: Id of the operator in the run.
     """
 
     shown: dict[str, tuple[int, int]] = field(default_factory=dict[str, tuple[int, int]])

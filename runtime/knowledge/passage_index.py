@@ -143,7 +143,6 @@ class IndexedFile:
         mtime_ns: Modification time, in nanoseconds since the epoch; 0 if the content must be read again.
         sha256: SHA-256 of the content, in hexadecimal.
         skipped: Reason for which the file is left out; empty if it is not.
-        passages: Number of passages of the file.
     """
 
     size: int
@@ -158,7 +157,6 @@ class IndexedPassage:
     """Passage of a file.
 
     Attributes:
-        text: Text of the passage.
         place: Place in the file, as a suffix of the file's name: ``:12``, `` p.3``.
         heading: Headings above the passage.
     """
@@ -173,11 +171,8 @@ class Hit:
     """Passage that fits a query.
 
     Attributes:
-        path: Path of the file.
-        passage: The passage.
         score: Relevance; larger is better: BM25 for words, the cosine for vectors, the sum of `PassageIndex.nearest`
             for both.
-        id: Number of the passage in the index.
     """
 
     path: str
@@ -327,7 +322,6 @@ class PassageIndex:
         number of standard deviations by which its cosine exceeds the mean, which is comparable across models.
 
         Args:
-            model: Name of the model of the vectors.
             vector: Vector of the query.
             among: Paths of the files to search.
             most: Maximum number of passages.
@@ -403,7 +397,6 @@ class _Vectors:
 
     Attributes:
         state: The connection, and the number of the last vector.
-        numbers: Numbers of the passages.
         table: Array with the vector of each passage as a row.
     """
 

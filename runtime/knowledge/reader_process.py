@@ -98,7 +98,6 @@ def read(
         answer: Type of the return value, which is checked: a process that has read a hostile document is not trusted.
         what: Kind of document, for errors: ``.pdf file``.
         modules: Modules that the function imports late; they are imported once for all documents.
-        limits: Limits of the process.
 
     Raises:
         InputError: The document cannot be read, or not within the limits; the message gives the reason and a remedy,

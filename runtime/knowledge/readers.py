@@ -49,7 +49,6 @@ def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
 
     Args:
         data: Content of the file.
-        suffix: Suffix of the file.
         known: Suffixes of other files that can be read, for the error.
 
     Raises:

@@ -35,12 +35,6 @@ class RunInsights:
     """Listener of a run that gives it insights of earlier runs, and stores its results for later runs.
 
     Errors of the store do not stop the run: the first error is logged, and the run continues without insights.
-
-    Args:
-        store: The store of insights.
-
-    Attributes:
-        store: The store of insights.
     """
 
     def __init__(self, store: Insights) -> None:

@@ -37,7 +37,6 @@ class ChatProtocol(ABC):
     """Client of a model in the chat-completions protocol; see `ChatModel`. Subclasses send its requests.
 
     Args:
-        endpoint: The endpoint.
         system: System of the origins of its messages: the host of the endpoint.
     """
 
@@ -133,7 +132,6 @@ class ChatCompletions(ChatProtocol):
     """Client of a model at an endpoint of the chat-completions protocol; see `ChatModel`.
 
     Args:
-        endpoint: The endpoint.
         client: HTTP client of the endpoint.
     """
 

@@ -30,7 +30,6 @@ class Connection(Generic[M]):
     Attributes:
         model: The model, settled.
         located: Its endpoint.
-        chat: Its client.
         limiter: Its limits.
         guard: Generator that closes the client.
         own_price: Price that the model or the user's file gives; None if there is none.

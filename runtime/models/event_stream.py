@@ -38,7 +38,6 @@ async def events_of(
     """Yield the events of an answer, parsed, as they arrive. Closing the generator ends the request.
 
     Args:
-        endpoint: The endpoint.
         client: Its HTTP client.
         stream: The stream, which is closed at the end.
         content: Field of an answer that has the content, for errors.
@@ -70,7 +69,6 @@ def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelE
     """Return the error for an answer that the endpoint ended with an error, by its `code` and `message`.
 
     Args:
-        endpoint: The endpoint.
         error: The error, as the endpoint sent it.
         key: API key of the request, which is removed.
     """

@@ -19,7 +19,6 @@ class Origin(Record):
         codec: Name and version of the code that wrote the data and can read them: ``responses/1``.
         system: The system that can check them: ``openai``, or the host of an endpoint.
         model: Name of the model, as the system gives it.
-        data: JSON.
     """
 
     codec: str
@@ -47,7 +46,6 @@ class Blob(_Part):
     """An image, a recording or a document.
 
     Attributes:
-        data: Its bytes.
         media_type: Its type, such as ``image/png``.
         name: Its name; may be empty.
     """
@@ -86,8 +84,6 @@ class ToolResult(_Part):
     """Result of a tool call.
 
     Attributes:
-        id: Id of the call.
-        name: Name of the tool.
         content: Texts and images.
         error: True if the call failed, and the content says why.
     """
@@ -126,7 +122,6 @@ class Message(Record):
 
     Attributes:
         role: Its author. Results of tools are the user's.
-        parts: Its parts.
         origin: What the system that wrote the whole message needs back.
     """
 

@@ -25,7 +25,6 @@ class Vendor:
         base_url: Its published address for OpenAI's protocol, with ``*`` for a part that each customer has. A native
             protocol has an address of its own, which its package knows.
         keys: Environment variables of its key; the first that is set counts.
-        protocol: Its protocol.
         extra: Extra of Operad that a native protocol needs.
         needs_key: False if it also answers without a key.
         moved_by: Environment variable with another address of it; empty if there is none.
@@ -176,7 +175,6 @@ class Located:
         base_url: Address.
         key: Key; empty if none is sent.
         vendor: The vendor that the prefix or the address names; None for other endpoints.
-        protocol: Protocol of the endpoint.
         lacks_key: True if the vendor answers no call, because there is no key for it.
     """
 

@@ -65,7 +65,6 @@ def history_of(messages: Sequence[Message], system: str, id_length: int | None) 
     Reasoning and vendors' own parts of other systems are left out, because their text would be sent as an answer.
 
     Args:
-        messages: The conversation.
         system: The system that it is sent to.
         id_length: Number of characters of the ids of tool calls; None if it may vary.
     """
@@ -327,7 +326,6 @@ def failure_of(error: Exception, called: str, key: str, *, setup: str, timeout: 
     """Return the error to raise for another one, with a remedy and without the key.
 
     Args:
-        error: The error.
         called: Name of the model, for the message.
         key: The key, which the vendor may repeat.
         setup: Environment variables with the vendor's key or credentials.
@@ -469,7 +467,6 @@ class Provider:
     Args:
         endpoint: The model, for its timeout and for checks of address and key.
         vendor: Key of `VENDORS`.
-        name: Name of the model at the vendor.
         base_url: The vendor's address; empty for its usual one.
         key: Its key; empty for the one of the environment, which is sent to the vendor's usual address only.
 

@@ -249,7 +249,6 @@ class Responses:
     that any process can continue it.
 
     Args:
-        endpoint: The endpoint.
         client: HTTP client of the endpoint.
     """
 

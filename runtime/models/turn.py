@@ -26,7 +26,6 @@ class Delta:
 
     Attributes:
         kind: What it is a piece of; `call` for the arguments of a tool call.
-        text: The piece.
     """
 
     kind: Literal["text", "thinking", "call"]
@@ -38,7 +37,6 @@ class Completion:
     """Completed turn of a model.
 
     Attributes:
-        message: The turn.
         finish_reason: Reason for its end.
         usage: Tokens; a client need not fill in calls, seconds and cost.
         detail: The vendor's words for the reason, such as those of a refusal; may be empty.

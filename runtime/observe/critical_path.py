@@ -35,7 +35,6 @@ def _chain(spans: Sequence[Span], waited: Callable[[Span, Span], bool]) -> list[
     """Return the chain of spans backwards from the one that ended last.
 
     Args:
-        spans: The spans.
         waited: Function that returns True if its first span waited for its second; each span of the chain is, of the
             spans for which the previous one waited, the one that ended last.
     """

@@ -164,7 +164,6 @@ class Metrics:
 
         Args:
             name: Name of the gauge, after ``operad_``.
-            help_text: Help text.
             look: Function that returns the value.
         """
         _client().Gauge(f"operad_{name}", help_text, registry=self.registry).set_function(look)
@@ -180,7 +179,6 @@ def serve(registry: CollectorRegistry, port: int, host: str = "127.0.0.1") -> tu
     """Serve metrics at ``http://HOST:PORT/metrics`` in a thread.
 
     Args:
-        registry: The metrics.
         port: Port; 0 for any free port.
         host: Address to listen at; the default can be reached from this machine only.
 

@@ -34,7 +34,6 @@ class Span:
     Attributes:
         id: Index in the trace, from 0.
         parent: Id of the enclosing span; None for the run itself.
-        kind: Kind of span.
         name: Name of the span: the id of an operator, the name of a model or a tool, or the number of a round.
         path: Path in the run, as in events; empty for a span of the whole run.
         round: Round of the workflow; 0 for the run.
@@ -72,7 +71,6 @@ class Graph:
     """Structure of a workflow.
 
     Attributes:
-        workflow: Name of the workflow.
         before: Ids of the predecessors of each operator.
         judges: Ids of the evaluators.
         instructions: Instructions of operators and evaluators that have one, by id.

@@ -139,7 +139,6 @@ class _RunExport:
         context: Module ``opentelemetry.context``.
         conventions: Module `openinference`.
         shown: Parts of the content that are exported.
-        elsewhere: True if another process drives the run.
     """
 
     def __init__(

@@ -92,8 +92,6 @@ async def within(timeout: Timeout, work: Coroutine[Any, Any, T], deadlines: list
     """Run a coroutine in a task of its own, and cancel it when a time limit is exceeded.
 
     Args:
-        timeout: The time limits.
-        work: The coroutine.
         deadlines: List that contains the deadline while the coroutine runs, so that others can pause it.
 
     Returns:

@@ -71,7 +71,6 @@ class Limiter:
     A cancelled call gives up its place at once, a call whose event loop is closed within a second.
 
     Args:
-        limits: The limits.
         name: Name of the endpoint or the workflow that the limits belong to.
         everywhere: True if the name means the same in every process, as the address of an endpoint does.
     """
@@ -104,7 +103,6 @@ class Limiter:
 
         Args:
             endpoint: The endpoint's address and, if it has separate limits for each key or model, key and model.
-            limits: The limits of the endpoint.
         """
         with _limiters_lock:
             limiter = _limiters.get((endpoint, limits))
@@ -239,11 +237,7 @@ class SharedLimits(Protocol):
 
 
 class Place:
-    """A place granted by a limiter, which can be released and taken again.
-
-    Args:
-        limiter: The limiter.
-    """
+    """A place granted by a limiter, which can be released and taken again."""
 
     def __init__(self, limiter: Limiter) -> None:
         self.limiter = limiter

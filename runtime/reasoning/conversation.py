@@ -93,7 +93,6 @@ class Conversation:
     """Conversation with a model about one task.
 
     Args:
-        model: The model.
         messages: Opening messages.
         tools: Tools that the model may call.
         settings: Settings of the calls, in place of the model's own.
@@ -217,7 +216,6 @@ class Conversation:
         """Return the model's answer.
 
         Args:
-            form: Form of the answer; None for text.
             draft: Result of `work`, used as the answer if it fits.
             max_repairs: Maximum number of further requests after an answer that does not fit.
 

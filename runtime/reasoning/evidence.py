@@ -42,7 +42,6 @@ class Evidence:
 
     Attributes:
         results: Text of each message to judge, in their order.
-        operators: Text of the work of the operators.
         cut: Operators of which a part is left out.
         characters: Number of characters that are left out.
     """

@@ -28,7 +28,6 @@ class Rejection(Record):
     """Rejected answer of an operator, which gives a better one in the next round.
 
     Attributes:
-        answer: The answer.
         faults: Faults of the answer. Those that are not `sure` may be those of other operators.
         exchange: Conversation that led to the answer; None if it is not kept, or if what the operator receives has
             changed since.
@@ -45,11 +44,7 @@ class Rejection(Record):
 
 
 def rejection_text(faults: Sequence[Fault]) -> str:
-    """Return what a model is told about its rejected answer, in the conversation that led to the answer.
-
-    Args:
-        faults: Faults of the answer.
-    """
+    """Return what a model is told about its rejected answer, in the conversation that led to the answer."""
     if any(fault.sure for fault in faults):
         head = "Your answer was rejected."
         end = "Keep everything else as it is, and give your whole answer again, in the same form."

@@ -29,7 +29,6 @@ def pieces_of(message: WorkflowMessage, place: str = "") -> list[str]:
     """Return the text of a message in pieces: one for each item of a map, otherwise a single one.
 
     Args:
-        message: The message.
         place: Place of the map, to name the place of each item; empty to leave it out.
     """
     if not is_of_map(message):

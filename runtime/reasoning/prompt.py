@@ -56,7 +56,6 @@ def render(
     of the user message: operators of a run that share them have prompts with the same beginning, which vendors cache.
 
     Args:
-        task: The task.
         show_schema: True to include the output schema, which is not needed if the endpoint of the model enforces it.
         budget: Maximum length in characters of the files; for an evaluator, of the whole prompt. Cuts are marked and
             logged as warnings. Messages of earlier operators are cut for an evaluator only.

@@ -96,12 +96,9 @@ async def ask_until_read(
     The parser is also the task's `check`, so a reasoner that calls it is asked once.
 
     Args:
-        reasoner: The reasoner.
-        task: The task.
         read: Parser of an answer, which raises ValueError or `SchemaMismatch` for an unusable one.
         who: Name of the caller, for the error.
         wanted: Name of the requested value, for the error.
-        operator_id: The operator that asks.
 
     Raises:
         AnswerError: None of `MAX_TRIES` answers can be parsed.

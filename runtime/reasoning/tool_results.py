@@ -38,7 +38,6 @@ class ToolResults:
     only as long as the tools are the same.
 
     Args:
-        name: Name of the tool.
         kept: Results of an earlier conversation that goes on, by the ids of the calls; see `texts`.
     """
 
@@ -105,7 +104,6 @@ class ToolResults:
         """Return a conversation with the beginnings of results, and without their images, except in the last messages.
 
         Args:
-            messages: The conversation.
             keep: Number of messages at its end that stay as they are.
         """
         until = len(messages) - keep

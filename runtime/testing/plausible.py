@@ -73,7 +73,6 @@ def texts_of_pattern(pattern: str, least: int) -> Iterator[str]:
     """Yield texts in which a regular expression is found, without look-around, back-references and Unicode classes.
 
     Args:
-        pattern: The regular expression.
         least: Minimum length of the texts, which other parts than the pattern require.
 
     Raises:
@@ -274,11 +273,9 @@ class _Search:
         """Return up to `wanted` different values that fit a part of the schema, at least one.
 
         Args:
-            schema: The part.
             place: Its place, for errors.
             depth: Number of parts around it.
             followed: References that led to it.
-            wanted: Number of values.
 
         Raises:
             InputError: No value was found.

@@ -263,7 +263,6 @@ class _Exchange(BaseHTTPRequestHandler):
         """Send server-sent events.
 
         Args:
-            events: The events.
             last: Data of the last one; empty for none. None to break off.
         """
         self.send_response(200)

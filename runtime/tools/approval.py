@@ -35,7 +35,6 @@ async def approve(
     """Ask a person to allow a call of a tool, and return the arguments of the call when the person does.
 
     Args:
-        tool: Name of the tool.
         parameters: JSON Schema of the tool's arguments.
         arguments: Arguments of the call, which are shown to the person.
         pin: Hash of what a server says of the tool; an answer for another one does not apply.
@@ -102,11 +101,6 @@ def _form(tool: str, parameters: Schema, arguments: Mapping[str, Any], pin: str)
 
 def check_condition(tool: str, condition: Approve, known: Collection[str]) -> None:
     """Check that the parameters of a condition for approval are arguments of the tool.
-
-    Args:
-        tool: Name of the tool.
-        condition: The condition.
-        known: Names of the tool's parameters.
 
     Raises:
         ToolError: A parameter is none of them, or cannot be given by name.

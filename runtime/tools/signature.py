@@ -123,7 +123,6 @@ class Signature:
     because a parameter may have a name that a field may not have, such as `_id`, `json` or `schema`.
 
     Attributes:
-        name: The function's name.
         description: The function's docstring, without the section on arguments.
         schema: JSON Schema of the arguments.
         context: Name of the parameter that is annotated with `RunContext` and hidden from the model; empty if there is
@@ -136,7 +135,6 @@ class Signature:
         """Read the signature and the docstring of a function.
 
         Args:
-            function: Any callable.
             name: Name of the tool, also in errors; by default the name of the function.
 
         Raises:

@@ -45,7 +45,6 @@ def readings(errors: Sequence[ValidationError], schema: Mapping[str, Any], value
 
     Args:
         errors: The violations of the schema by the value.
-        schema: Schema of the whole answer.
         value: The answer, or a part of it.
         depth: Number of keys that lead to the part.
     """

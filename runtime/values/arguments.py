@@ -61,8 +61,6 @@ def refuse_unknown(called: str, given: Iterable[str], known: Sequence[str]) -> N
 
     Args:
         called: The call, for the error.
-        given: Names of the given arguments.
-        known: Names of all arguments.
 
     Raises:
         ArgumentError: An argument is unknown; the message names the nearest known argument and all others.

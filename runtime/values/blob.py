@@ -21,7 +21,6 @@ class Blob(Value):
     type and size.
 
     Attributes:
-        data: Its bytes.
         media_type: Its type, such as ``image/png``.
         name: Its name; may be empty.
     """

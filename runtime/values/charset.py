@@ -24,7 +24,6 @@ def decoded(body: bytes, content_type: str) -> str:
     The encoding is that of the byte order mark, of the header, of a declaration in HTML or XML, or else detected.
 
     Args:
-        body: The body.
         content_type: The header Content-Type; may be empty.
     """
     marked = next((codec for mark, codec in _MARKS.items() if body.startswith(mark)), "")

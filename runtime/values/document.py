@@ -63,7 +63,6 @@ class Document:
         name: Name of the file, as given by the user.
         data: Its content: mappings, lists, text, numbers, booleans, None. An alias is the same
             object as its anchor.
-        anchors: Names of anchors, by the `id` of the value.
         lines: Line of each value, by its path, counted from 1: in a mapping the line of its key, in a list its own.
         written: As of `YamlValues`.
     """
@@ -130,7 +129,6 @@ def parse_yaml(text: str, name: str) -> YamlValues:
     """Parse YAML text of another platform with any value, by YAML 1.1.
 
     Args:
-        text: The text.
         name: Name of the text in messages.
 
     Raises:
@@ -144,7 +142,6 @@ def parse_words(text: str, name: str) -> YamlValues:
     """Parse YAML text with any value, in which words are text; faults that do not prevent reading are `slips`.
 
     Args:
-        text: The text.
         name: Name of the text in messages.
 
     Raises:
@@ -174,7 +171,6 @@ def parse_document(text: str, name: str, *, list_as: str = "") -> Document:
     """Parse YAML text with a mapping.
 
     Args:
-        text: The text.
         name: Name of the document in messages.
         list_as: Key under which to put a top-level list; by default, a top-level list is an error.
 
@@ -224,12 +220,10 @@ class _Container:
 
     Attributes:
         value: The items read so far.
-        anchor: Name of its anchor, if any.
         line: Line where it begins.
         key: Key whose value comes next; None if a key comes next.
         size: Number of values in it, aliases expanded.
         mark: Position where it begins.
-        in_braces: True for a mapping in braces.
     """
 
     def __init__(self, value: dict[str, Any] | list[Any], anchor: str | None, start: Any, in_braces: bool) -> None:

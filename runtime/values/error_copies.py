@@ -56,7 +56,6 @@ def reduced(error: BaseException, described: Described) -> tuple[Any, ...]:
     """Return the parts of an error for pickle, as `__reduce__` of its class does.
 
     Args:
-        error: The error.
         described: Function that returns an error in place of a cause that cannot be pickled.
     """
     kind = cast("Any", type(error))

@@ -367,10 +367,6 @@ class MaxTurnsError(OperadError):
                 Workflow(Operator("Look.", tools=[look], max_turns=2), model=endless.model).run("hello")
             except OperatorError as error:
                 print(error.__cause__.turns)  # 2
-
-    Attributes:
-        turns: Number of turns.
-        tool_calls: Number of calls by the name of the tool.
     """
 
     def __init__(self, message: str, turns: int, tool_calls: Mapping[str, int]) -> None:

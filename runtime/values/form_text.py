@@ -85,7 +85,6 @@ class FormFault(NamedTuple):
     """Fault of a form.
 
     Attributes:
-        code: Kind of fault.
         what: Description of the fault and its remedy.
         path: Path to the value with the fault: keys and indices.
         at: Position in the text, in characters; None for the position of the value.
@@ -98,11 +97,7 @@ class FormFault(NamedTuple):
 
 
 class FormError(InvalidError):
-    """A form has faults, such as an unknown type word, a duplicate key, or a choice that may be a text or a number.
-
-    Attributes:
-        faults: The faults.
-    """
+    """A form has faults, such as an unknown type word, a duplicate key, or a choice that may be a text or a number."""
 
     def __init__(self, *faults: FormFault) -> None:
         super().__init__("output_schema", [Issue(fault.code, fault.what) for fault in faults])
@@ -134,7 +129,6 @@ def schema_of_form(form: Any, written: Written) -> Schema:
     """Return the JSON Schema of a form that is given as plain values; a JSON Schema is returned as it is.
 
     Args:
-        form: The form.
         written: Texts of values that are not written as in JSON; see `YamlValues`.
 
     Raises:

@@ -47,7 +47,6 @@ async def in_function_thread(who: str, function: Callable[..., T], *args: object
 
     Args:
         who: Name of the function in warnings and errors: ``operator 'facts'``.
-        function: The function.
         args: Its arguments.
 
     Raises:
@@ -73,7 +72,6 @@ class FunctionCall:
 
     Args:
         who: Name of the function in warnings and errors.
-        function: The function.
         context: Context variables of the call.
         level: The level of nesting: the number of functions around this one that wait for its run.
 

@@ -20,7 +20,6 @@ def read_list(path: str | Path, key: str, unread: dict[Path_, str], max_bytes: i
     A line that is not JSON becomes None.
 
     Args:
-        path: The file.
         key: Key of the list, which a file in YAML may also have itself.
         unread: Dict to which the faults of lines that are not JSON are added, by their paths in the document.
         max_bytes: Maximum size of the file.

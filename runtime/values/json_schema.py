@@ -43,7 +43,6 @@ def schema_errors(validator: Any, value: Any) -> list[ValidationError]:
 
     Args:
         validator: Result of `validator_of` for the schema.
-        value: The value.
 
     Raises:
         EndlessSchemaError: References of the schema form a cycle, or too many are followed.

@@ -18,7 +18,6 @@ class NamedKeys(NamedTuple):
     """Text with names of secrets in place of its keys.
 
     Attributes:
-        text: The text.
         names: The names, each once.
     """
 
@@ -36,7 +35,6 @@ class KeyNames:
         """Return the name for a key, such as ``WEATHER_KEY`` for the host ``api.weather.example``.
 
         Args:
-            key: The key.
             host: Host that it is sent to, or name of its vendor; empty if unknown.
             label: Text with the word for the key, such as ``access token``.
         """
@@ -64,7 +62,6 @@ def name_keys(text: str, host: str = "", names: KeyNames | None = None) -> Named
     Args:
         text: The text; labels are recognized in English, German, French, Spanish and Chinese.
         host: Host that the keys are sent to; by default the host in the text that is nearest to a key.
-        names: Names of keys of other texts.
     """
     names = KeyNames() if names is None else names
     found: dict[str, None] = {}

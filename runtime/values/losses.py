@@ -57,8 +57,6 @@ def first_loss(value: Any, back: Any, path: Path = (), owner: Any = None) -> Los
     """Return the first part of a value that differs from what was read back.
 
     Args:
-        value: The value.
-        back: The value that was read back.
         path: Path to both.
         owner: The object of which both are the last field of the path.
     """

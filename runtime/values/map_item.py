@@ -16,7 +16,6 @@ class MapItem(Struct, frozen=True):
         MapItem.parse("each[2]")  # MapItem(map_id='each', index=2)
 
     Attributes:
-        map_id: Id of the map or loop.
         index: Index of the item or pass, counted from 0.
     """
 

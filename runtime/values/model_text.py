@@ -49,7 +49,6 @@ def plain(value: Any, blobs: Blobs | None = None) -> Any:
     """Return a pydantic model, a dataclass, a date and the like as plain values; other objects as `str`.
 
     Args:
-        value: The value.
         blobs: List to which blobs in the value are added, which are described then; None for their bytes.
     """
     found = None if blobs is None else Blobs()

@@ -48,7 +48,6 @@ class Output(Generic[T]):
         schema: Form of the answer; by default the JSON Schema of the type, empty for text.
 
     Attributes:
-        type: The type.
         schema: Form of the answer.
         called: Name of the type in errors.
 

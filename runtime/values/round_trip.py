@@ -27,7 +27,6 @@ def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> Wo
         print(message_of([1, 2]).value, message_of({"output": 3}).value)  # [1, 2] {'output': 3}
 
     Args:
-        value: The value.
         output: The type that a function declares to return.
         who: The operator that returned the value, for errors.
 
@@ -79,7 +78,6 @@ def loss_of(value: Any, plain: Any, output: Output[Any] = ANY_VALUE) -> Loss | N
 
     Args:
         value: The value, as a function returned it.
-        plain: Its JSON form.
         output: The declared type.
 
     Raises:

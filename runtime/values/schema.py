@@ -90,7 +90,6 @@ class AnswerSchema:
         """Return the form for a text as for `parse`, for plain values, or for a form, which is returned as it is.
 
         Args:
-            declared: The form.
             written: Texts of plain values from YAML that are not written as in JSON; see `YamlValues`.
 
         Raises:
@@ -192,7 +191,6 @@ class AnswerSchema:
         The JSON may be in a code fence or amid prose.
 
         Args:
-            text: The answer.
             repair: True to repair a trailing comma, a missing bracket or single quotes, and to read the slips of
                 `answer_slips`. Use False for an answer that was cut off, whose missing end a repair would hide.
 

@@ -31,9 +31,6 @@ class Secret(NamedTuple):
 
     Example:
         print(Secret("SHOP_API_KEY").in_text)  # {{secret.SHOP_API_KEY}}
-
-    Attributes:
-        name: Name of the secret.
     """
 
     name: str
@@ -48,7 +45,6 @@ class SecretUse(NamedTuple):
     """Secret that a workflow or a tool server sends.
 
     Attributes:
-        secret: The secret.
         host: Host that it is sent to, as ``host`` or ``host:port``; empty for any host. For the environment of a
             command, the command.
     """
@@ -77,7 +73,6 @@ def fill_secrets(text: str, value_of: Callable[[Secret], str], other: Callable[[
     """Return a text with its secrets replaced by their values.
 
     Args:
-        text: The text.
         value_of: Function that returns the value of a secret.
         other: Function that is applied to the parts between the secrets, before their values are there, so that the
             value of a variable cannot name a secret.

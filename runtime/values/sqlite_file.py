@@ -50,7 +50,6 @@ class SqliteFile:
 
     Args:
         path: Path of the file, created on first use. None for a database in memory, whose content is lost on closing.
-        kind: The kind of file.
     """
 
     def __init__(self, path: str | Path | None, kind: FileKind) -> None:

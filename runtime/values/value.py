@@ -76,7 +76,6 @@ def wrong_arguments(
     Args:
         error: The faults that pydantic found.
         called: The call, such as ``Job(…)``.
-        known: Names of all arguments.
         shows_input: False if the values may be secret.
     """
     faults = error.errors(include_url=False)

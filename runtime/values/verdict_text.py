@@ -54,7 +54,6 @@ def finding_lines(
     """Yield what a verdict found, a line each: the operators at fault with wrong and right text, and what is unsure.
 
     Args:
-        faults: The faults.
         blame: Places of the blamed operators; those without a fault are named alone.
         unsure: Statements that could not be verified.
         repairs: Places of the operators that run again first, with the reason if they are not blamed.

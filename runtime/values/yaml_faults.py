@@ -33,7 +33,6 @@ def syntax_issue(error: Exception, text: str, name: str) -> Issue:
     """Return the issue for an error of the YAML parser, with its position and line.
 
     Args:
-        error: The error.
         text: The text that was parsed.
         name: Name of the text in messages.
     """

@@ -145,8 +145,6 @@ async def pieces(
     """Yield the text of a run's answer in pieces, while the model writes if no other answer can replace the text.
 
     Args:
-        workflow: The workflow that runs.
-        reasoner: The reasoner of the run.
         events: The events of the run, the last of which has its message. The generator is closed at the end.
     """
     live = AnswerStream.of(workflow, reasoner)

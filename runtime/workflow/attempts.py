@@ -35,7 +35,6 @@ async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessa
     """Run an operator with its policy, and return its message.
 
     Args:
-        node: The operator.
         call: The operator's input.
         scope: The operator's context in the run.
 
@@ -49,8 +48,6 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
     """Return an operator's answer as a message that has the operator's id and usage.
 
     Args:
-        said: The answer.
-        node: The operator.
         call: The operator's input.
         scope: The operator's context in the run.
 

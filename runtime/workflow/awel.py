@@ -38,11 +38,7 @@ class AwelOperator(BaseOperator[Any]):
     parts that are texts are emitted as events as they come.
 
     Args:
-        node: The AWEL operator.
         id: Its id in the workflow; by default its ``task_name``, or the name of its function or class.
-
-    Attributes:
-        node: The AWEL operator.
     """
 
     def __init__(self, node: Any, *, id: str = "") -> None:

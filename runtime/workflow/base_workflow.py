@@ -247,7 +247,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
             join: Condition under which the operator runs: ``all_done`` (the default), when all predecessors have ended
                 or were skipped, and at least one ran; ``all``, only if all predecessors ran; ``any``, as soon as the
                 first predecessor ran, with the message of that predecessor only.
-            policy: Policy of the operator.
 
         Raises:
             InvalidError: The join is unknown, or a `Port` is among `next_ops`.
@@ -348,7 +347,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         """Add another evaluator. All evaluators run concurrently, and their verdicts are joined: see `verdict.joined`.
 
         Args:
-            evaluator: The evaluator.
             policy: Its policy, as in `set_evaluator`.
         """
         judge = self._as_evaluator(evaluator)
@@ -523,7 +521,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         them asks another question than before, the answer is not used, and the run waits again.
 
         Args:
-            run_id: The run.
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
                 the only open question.
             model: Model, name of a model or reasoner with which a durable run without a driver continues; by default
@@ -555,7 +552,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         """Answer questions of a run, and return once the answers are accepted; further events show the effect.
 
         Args:
-            run_id: The run.
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
                 the only open question.
 
@@ -873,11 +869,7 @@ def check_types(name: Any, *, policy: Any, budget: Any, limits: Any, listeners: 
 
 
 class Within(BaseOperator[Any]):
-    """Operator that runs a nested workflow.
-
-    Args:
-        workflow: The nested workflow.
-    """
+    """Operator that runs a nested workflow."""
 
     def __init__(self, workflow: Any) -> None:
         self.body: BaseWorkflow = workflow
@@ -958,7 +950,6 @@ async def run_nested(workflow: BaseWorkflow, call: OperatorCall, item: MapItem |
     """Run a workflow inside the current operator.
 
     Args:
-        workflow: The workflow.
         call: The input; operators without predecessors get the call's messages.
         item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.
     """
@@ -978,7 +969,6 @@ def run_within(workflow: BaseWorkflow, outer: Scope, call: OperatorCall, item: M
     """Return a run inside an operator of another run, which writes its events into the log of that run.
 
     Args:
-        workflow: The workflow.
         outer: The operator that contains the run.
         call: The input of the run.
         item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.

@@ -82,8 +82,6 @@ class Subject:
     """Workflow that is evaluated.
 
     Attributes:
-        name: Its name.
-        graph: Its graph.
         run: Function that runs a case.
         cancel: Function that cancels a run, which waits for a person.
         reasoner: Reasoner of the evaluators that have no model of their own.
@@ -262,7 +260,6 @@ class Scorer:
     """Function that scores runs: it returns True, False or a number, or raises `FaultError`; None accepts the run.
 
     Attributes:
-        function: The function.
         graph: Graph of the workflow, whose operators its parameters may name.
     """
 
@@ -350,12 +347,7 @@ class Scorer:
 
 @dataclass(frozen=True, slots=True)
 class Judge:
-    """Evaluator that judges a finished run.
-
-    Attributes:
-        evaluator: The evaluator.
-        subject: The workflow.
-    """
+    """Evaluator that judges a finished run."""
 
     evaluator: BaseOperator | Any
     subject: Subject

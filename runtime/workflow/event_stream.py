@@ -44,10 +44,6 @@ class RunStream(AsyncGenerator[Item, None]):
 
     Closing the stream stops the run; a durable run can be resumed. A `for` loop closes it when the loop is left. An
     ``async for`` loop that is left by ``break`` or an error does not: use ``async with``, or call `aclose`.
-
-    Args:
-        items: The items.
-        run: The run of the stream.
     """
 
     def __init__(self, items: AsyncGenerator[Item, None], run: StreamedRun) -> None:

@@ -23,7 +23,6 @@ class Done(Struct, frozen=True):
     """Outcome of an operator or an evaluator.
 
     Attributes:
-        message: Its message.
         inputs: The messages that it received; None if they are not kept.
         trace: Its trace, if there is one.
     """
@@ -41,9 +40,7 @@ class InnerRun(Struct, frozen=True):
     """Outcome of a run inside an operator, from which a later round of the workflow around it goes on.
 
     Attributes:
-        build: The workflow.
         call: The input of the run.
-        message: The run's message.
         done: Outcomes of its operators and evaluators, by number.
         skipped: Operators that did not run.
         lessons: Lessons that the operators have got, by number.

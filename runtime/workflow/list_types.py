@@ -20,7 +20,6 @@ def fault_in_list(schema: Mapping[str, Any], operator_id: str, path: Sequence[st
 
     Args:
         schema: The JSON Schema of the answer.
-        operator_id: The id of the operator.
         path: The names of the fields that lead to the list; empty for the whole answer.
     """
     at, part, missing = _at_path(schema, operator_id, path)
@@ -35,7 +34,6 @@ def fault_in_path(schema: Mapping[str, Any], operator_id: str, path: Sequence[st
 
     Args:
         schema: The JSON Schema of the answer.
-        operator_id: The id of the operator.
         path: The names of the fields that lead to the part; empty for the whole answer.
     """
     at, part, missing = _at_path(schema, operator_id, path)

@@ -92,7 +92,6 @@ class Outcomes:
     Attributes:
         said: The stored messages and `ItemError`s, in the order of the calls.
         worst: The message with the worst status; if that is not SUCCESS, its evaluation names the call.
-        count: Number of calls.
     """
 
     said: list[Outcome]
@@ -104,7 +103,6 @@ class Calls:
     """Queue of the calls for items. A call is created when a worker takes it.
 
     Args:
-        items: The items.
         call_for: Function that returns the call for an item and its index.
         name: Name of the map in errors.
     """
@@ -168,7 +166,6 @@ async def for_each(
     """Run a workflow once per call, inside the current operator.
 
     Args:
-        body: The workflow.
         calls: Input of each run.
         name: Name of the operator in errors and paths.
         concurrency: Maximum number of runs at once.

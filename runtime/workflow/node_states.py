@@ -29,7 +29,6 @@ class NodeStates:
     message.
 
     Args:
-        build: The workflow.
         call: The input of the run.
 
     Attributes:

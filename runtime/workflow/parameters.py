@@ -31,7 +31,6 @@ class Parameter:
     """Parameter of a function that is used as an operator.
 
     Attributes:
-        name: The parameter's name.
         special: The kind of value that the annotation asks for (job, reasoner or run context); None for the answer of
             an operator.
         output: The type as which an answer is validated.
@@ -153,7 +152,6 @@ def parameters_of(function: Callable[..., Any], who: str) -> Sequence[inspect.Pa
     """Return the parameters of a function, without those that a `functools.partial` binds.
 
     Args:
-        function: The function.
         who: The operator's id, for errors.
 
     Raises:
@@ -181,8 +179,6 @@ def misfits(parameters: Sequence[Parameter], bound: Mapping[str, str], types: Ma
     """Return the error texts of parameters whose operators' answers can never be their values.
 
     Args:
-        parameters: The parameters.
-        bound: The id of the operator to which each parameter is bound, by parameter name.
         types: The types of the operators' answers, by id; None if unknown.
     """
     pairs = [(each, bound[each.name]) for each in parameters if each.name in bound]
@@ -315,7 +311,6 @@ def values_from_job(free: Sequence[Parameter], job: Job, who: str, others: Param
 
     Args:
         free: The parameters that take answers.
-        job: The job.
         who: The operator's id, for errors.
         others: The parameter that takes the other inputs; None without one.
 

@@ -77,9 +77,7 @@ def recorded_workflow(
 
     Args:
         records: Records of the operators, also of those that did not run, and of those inside of others.
-        evaluators: The evaluators.
         graph: The graph of the workflow that ran; by default, the records say which operators follow each other.
-        name: Name of the workflow.
     """
     flow = BaseWorkflow(name=name, max_rounds=1, engine="builtin")
     operators: Mapping[str, BaseOperator] = graph.operators if graph else {}

@@ -18,7 +18,6 @@ def records_of(
     The records of operators inside an operator follow its own; their ids are their places, such as ``draft/body``.
 
     Args:
-        build: The workflow.
         done: Outcomes of operators, by number.
         skipped: Reasons for which operators were skipped, by number.
         changed: Operators whose message has changed since the last verdict.
@@ -63,9 +62,7 @@ def _inside(run: InnerRun, step: str, around: StepRecord) -> Iterator[StepRecord
     own record tells all of it.
 
     Args:
-        run: The run.
         step: The operator as a step of a path, with the index of a map's item.
-        around: Record of the operator.
     """
     records = records_of(run.build, run.done, dict.fromkeys(run.skipped, "no edge to it was taken"))
     is_item = step != around.operator_id

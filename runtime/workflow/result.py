@@ -185,7 +185,6 @@ class _Answered(BaseOperator[Any]):
     """Operator in an unpickled result: its id, and the answer that it gave.
 
     Args:
-        operator_id: The operator's id.
         read: Function that returns its answer.
     """
 

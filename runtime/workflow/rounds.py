@@ -45,7 +45,6 @@ class Rounds(Struct, frozen=True):
         max_rounds: Maximum number of rounds.
         number: Number of the last round that began, counted from 1; 0 before the first.
         best: Verdict on the best round so far; None if no round had a result.
-        best_round: Number of the best round.
         repairs: Faults to repair in the next round, each with the place of an operator.
         reasons: Reasons for which operators that the verdict does not blame run again, by their places.
         repaired: Number of rounds in a row, up to now, whose verdict blamed a place.
@@ -78,7 +77,6 @@ class Rounds(Struct, frozen=True):
         """Return the state after a verdict on the current round.
 
         Args:
-            verdict: The verdict.
             known: Ids of the operators and evaluators; faults elsewhere are left out.
             before: The operators that have run, in the order of the graph, each with its direct predecessors.
             has_result: True if the round had a result; False if an operator's error ended it.

@@ -41,7 +41,6 @@ class Run:
     that runs again goes on from its earlier outcome, if what it receives has not changed.
 
     Args:
-        build: The workflow.
         call: The input of the run.
         log: Event log of the run.
         outer: The operator that contains the run; None for an outermost run.
@@ -59,7 +58,6 @@ class Run:
         shared_limits: Limits of model calls that the run shares with other processes, if any. They are set for the
             outermost run, and nested runs use the same.
         usage: Usage of the run so far.
-        build: The workflow.
         workflow: The workflow's name.
         journal: Journal that stores the messages of operators of a durable run. It is set for the outermost run;
             nested runs use it if the operator that contains them only runs workflows.
@@ -239,7 +237,6 @@ class Run:
         """Restore the outcome of an earlier execution instead of executing the run.
 
         Args:
-            message: The run's message.
             rounds: Number of rounds that the run had.
             messages: The last messages of the run's operators, by id.
         """

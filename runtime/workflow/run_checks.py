@@ -24,7 +24,6 @@ def check_start(
     """Check an outermost run before it starts.
 
     Args:
-        build: The workflow.
         call: The input of the run.
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
         has_workers: True if workers run the operators, with their own models.
@@ -81,7 +80,6 @@ def check_deps(build: Build, unfinished: Collection[BaseOperator] | None = None)
     """Check a run without deps.
 
     Args:
-        build: The workflow.
         unfinished: The operators and evaluators that a stored run has not finished; by default all.
 
     Raises:
@@ -110,7 +108,6 @@ def check_secrets(build: Build, unfinished: Collection[BaseOperator] | None = No
     """Check that the secrets which the operators of a run send have values, also in nested workflows.
 
     Args:
-        build: The workflow.
         unfinished: The operators and evaluators that a stored run has not finished; by default all.
 
     Raises:
@@ -161,8 +158,6 @@ def _check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseO
     """Check the model of a run and the models of its operators, for a caller in Python.
 
     Args:
-        build: The workflow.
-        reasoner: The reasoner of the run.
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
 
     Raises:

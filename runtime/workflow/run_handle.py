@@ -36,16 +36,12 @@ class LiveRun:
     """Run in its own task, which can stay paused while no caller waits for it.
 
     Args:
-        run_id: Id of the run.
-        run: The run.
         work: Function that returns the coroutine which executes the run.
         streamed: True if the events have a consumer, which learns from them of questions and the end of the run.
         forget: Function to call when the run has ended and its outcome was delivered. A run that fails while it is
             paused is not forgotten: its error is raised to the caller that resumes it.
 
     Attributes:
-        run_id: Id of the run.
-        run: The run.
         streamed: True if the events have a consumer.
         task: The task of the run.
         loop: The event loop of the task.
@@ -145,7 +141,6 @@ class LiveRun:
         """Answer questions of the run, and return its message; see `outcome` for a wait that is cancelled.
 
         Args:
-            answers: The answers.
             stored: Stored answers of the run. Those that the run has not read yet are passed on.
             deps: Deps that replace those of the run once the answers are accepted; None to keep them.
 

@@ -131,8 +131,6 @@ class Runs:
         The id of a stored run can be used again as soon as the run has ended.
 
         Args:
-            run_id: The run's id.
-            run: The run.
             work: Function that returns the coroutine of the run.
             streamed: True if the events have a consumer.
 
@@ -243,8 +241,6 @@ class Runs:
         The method can be called in any event loop; see `LiveRun.resume`.
 
         Args:
-            run_id: The run.
-            answers: The answers.
             live: The run, if it was started by another `Workflow` object; None to find it by its id.
             deps: Deps that replace those of the run; None to keep them.
 

@@ -45,7 +45,6 @@ class Steps(NodeStates):
 
     Args:
         run: The run; only its log and outer scope are stored.
-        build: The workflow.
         call: The input of the run.
         prefix: The path of the operator that contains the run.
 
@@ -90,7 +89,6 @@ class Steps(NodeStates):
 
         Args:
             run: The run. It is an argument, not an attribute, so that the run and its steps form no reference cycle.
-            number: Number of the round.
 
         Raises:
             OperatorError: An operator failed; the others were cancelled and have ended.
@@ -145,9 +143,6 @@ class Steps(NodeStates):
         """Run an operator; return the nodes that may start now, or None when the round ends.
 
         Args:
-            run: The run.
-            number: Number of the node.
-            node: The operator.
             earlier: Outcomes of the workflows inside the operator in the last round.
         """
         scope = self._scope(run, number)

@@ -120,8 +120,6 @@ def rejection_of(message: WorkflowMessage, operator_id: str, of_this: Sequence[F
     """Return the verdict of a nested workflow as one of the workflow around it.
 
     Args:
-        message: The verdict.
-        operator_id: Id of the nested workflow.
         of_this: Faults of operators of the workflow around it.
     """
     faults = tuple(of_this) or around(faults_of(message), operator_id)
@@ -141,7 +139,6 @@ def by_origin(verdict: WorkflowMessage, own: Collection[str], given: Collection[
     """Return a verdict whose blame names earlier experts alone as one on the input, whatever its status says.
 
     Args:
-        verdict: The verdict.
         own: Ids of the operators of the workflow.
         given: Authors of the messages that the workflow was given.
     """
@@ -178,7 +175,6 @@ def with_inner(message: WorkflowMessage, inner: Sequence[WorkflowMessage]) -> Wo
 
     Args:
         message: The result of a workflow without an evaluator.
-        inner: The messages of the nested workflows and maps.
     """
     worse = [each for each in inner if each.status.priority < message.status.priority]
     if not worse:

@@ -58,9 +58,6 @@ class McpDoor:
     """An MCP server whose tools are the experts, as an ASGI application.
 
     The server works until `close`, in a task of its own, so that it can be closed before the connections are.
-
-    Args:
-        runs: Runs of the server.
     """
 
     def __init__(self, runs: Runs) -> None:
@@ -131,7 +128,6 @@ class Serving:
     """Server of experts, as an ASGI application.
 
     Args:
-        offers: The experts, by name.
         keys: Accepted keys, or their texts; empty to require no key.
         hosts: Hosts that requests may name; None for any.
         bounds: Limits of the server.

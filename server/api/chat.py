@@ -79,11 +79,7 @@ class ChatCompletion(BaseModel):
 
 
 def chat_routes(runs: Runs) -> APIRouter:
-    """Return the routes of the chat API.
-
-    Args:
-        runs: Runs of the server.
-    """
+    """Return the routes of the chat API."""
     router = APIRouter(prefix="/v1", tags=["chat"], generate_unique_id_function=operation_id)
 
     @router.get("/models", response_model=ModelList, responses=refusals())

@@ -152,9 +152,7 @@ def request_in(messages: Sequence[RoleAndText], param: str, before: Sequence[Tur
     """Return the request in messages, given as roles and texts.
 
     Args:
-        messages: The messages.
         param: The field of the request that holds them.
-        before: The turns before all of them.
 
     Raises:
         RefusedError: No message of a user has text.

@@ -77,9 +77,6 @@ class EventLog:
 
         A follower that asks for dropped events, or is too slow, gets an entry
         ``EventsMissed`` with the numbers of the first and the last dropped event.
-
-        Args:
-            after: The number.
         """
         while True:
             news, closed = self._changed, self._closed

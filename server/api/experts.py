@@ -37,7 +37,6 @@ class Offer:
     """An expert that is offered.
 
     Attributes:
-        agent: The agent.
         source: Source of the agent.
         start: Inputs of a workflow of typed nodes; None for a configuration.
         ledger: Ledger of its runs; None if they are not durable.

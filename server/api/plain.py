@@ -215,11 +215,7 @@ def _expert_view(offer: Offer) -> ExpertView:
 
 
 class PlainDoor:
-    """Runs as plain HTTP.
-
-    Args:
-        runs: Runs of the server.
-    """
+    """Runs as plain HTTP."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs

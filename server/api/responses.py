@@ -197,11 +197,7 @@ ResponseId = Annotated[
 
 
 def response_routes(runs: Runs) -> APIRouter:
-    """Return the routes of the responses API.
-
-    Args:
-        runs: The runs of the server.
-    """
+    """Return the routes of the responses API."""
     router = APIRouter(prefix="/v1/responses", tags=["responses"], generate_unique_id_function=operation_id)
 
     @router.post(

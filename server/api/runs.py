@@ -145,7 +145,6 @@ class Runs:
 
         Args:
             offer: The expert.
-            job: The job.
             run_id: Id of the run; by default a new one.
             answers: Answers known beforehand, by question ids.
             previous: The run whose conversation the new run continues. The expert's memory then summarizes older turns

@@ -20,14 +20,9 @@ from operad.server.problems import RefusedError
 class SeenRuns:
     """The runs of a server, as a caller may see them.
 
-    Args:
-        runs: All runs.
-        caller: The caller.
-
     Attributes:
         offers: The experts that the caller may use, by name.
         bounds: Limits of the server.
-        caller: The caller.
     """
 
     def __init__(self, runs: Runs, caller: Caller) -> None:

@@ -29,11 +29,8 @@ class ServedRun:
     """A run of a server.
 
     Attributes:
-        id: Id of the run.
         offer: Its expert.
-        job: Its job.
         answers: Answers known beforehand, by question ids; None if they were given to another process.
-        log: Its events.
         began: Start, in seconds since 1970.
         task: Task that drives it; None if it is driven elsewhere.
         state: Last known state, never ``asks``: see `shown_state`.

@@ -56,7 +56,6 @@ def answer_of(run: ServedRun, wrong: str = "") -> str:
     """Return the answer of an ended run, or its question.
 
     Args:
-        run: The run.
         wrong: Fault of the last answer to the question; empty for none.
 
     Raises:

@@ -63,7 +63,6 @@ class Draft:
 
     Attributes:
         version: Version of the file that it changes.
-        graph: The workflow.
         words: The instruction.
     """
 
@@ -80,7 +79,6 @@ class Shown:
         version: Version of the file that it changes.
         draft: The draft that it changes; None for the file.
         words: The instruction.
-        plan: The plan.
     """
 
     version: int

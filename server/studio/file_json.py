@@ -41,7 +41,6 @@ def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
     """Return an open file as JSON values for the browser.
 
     Args:
-        file: The file.
         draft: Content to show instead of the file's.
     """
     content, history = draft or file.content, file.history

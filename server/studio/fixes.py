@@ -76,7 +76,6 @@ def fix_of(content: Content, issue: int) -> Fix:
     """Return the fix of one issue.
 
     Args:
-        content: The content of the file.
         issue: Index of the issue.
 
     Raises:
@@ -92,12 +91,7 @@ def fix_of(content: Content, issue: int) -> Fix:
 
 
 def changes_in_words(changes: Difference, before: NodeGraph) -> str:
-    """Return the changes of a workflow as a phrase with verbs, such as "connect 2 to 3".
-
-    Args:
-        changes: The changes.
-        before: The workflow before them.
-    """
+    """Return the changes of a workflow as a phrase with verbs, such as "connect 2 to 3"."""
     phrases = [
         *(f"remove {spec.type} {spec.id}" for spec in changes.removed),
         *(f"add {spec.type} {spec.id}" for spec in changes.added),

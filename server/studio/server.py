@@ -72,7 +72,6 @@ class Studio:
     """The studio of a folder.
 
     Args:
-        folder: The folder.
         histories: Folder of the files' histories; None for the user's.
         model: Model of runs and of the chat; None for that of the environment.
         trust: True if files may do what they can, or a function that decides for the `Capabilities` of each.

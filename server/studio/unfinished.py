@@ -21,7 +21,6 @@ def outputs_of(checker: Checker, spec: NodeSpec) -> Outputs:
 
     Args:
         checker: Check of the node's workflow.
-        spec: The node.
     """
     if spec.id in checker.outputs:
         return checker.outputs[spec.id]

@@ -49,7 +49,6 @@ def page(report: EvaluationReport, comparison: Comparison | None = None) -> str:
         Path("report.html").write_text(page(report), encoding="utf-8")
 
     Args:
-        report: The report.
         comparison: Comparison with an earlier report; None for none.
     """
     look = style() + _STYLE

@@ -27,7 +27,6 @@ def application(*routes: Route | Mount, handlers: Mapping[type[Exception], Error
     """Return an application of these routes, whose errors are JSON.
 
     Args:
-        routes: The routes.
         handlers: Answers to errors of further types.
     """
     defaults: dict[Any, ErrorHandler] = {HTTPException: _http_error, OperadError: _conflict, Exception: _internal_error}
@@ -56,7 +55,6 @@ async def json_body(request: Request, most: int = MAX_BODY) -> dict[str, Any]:
     """Return the JSON object in a request's body.
 
     Args:
-        request: The request.
         most: Maximum size of the body, in bytes.
 
     Raises:

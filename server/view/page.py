@@ -33,7 +33,6 @@ def runs_page(title: str, runs: object) -> str:
     """Return the list of runs, which requests ``data/runs`` below its path.
 
     Args:
-        title: Title of the page.
         runs: The runs, as ``data/runs`` answers.
     """
     return _page(title, _json(runs), connect=_LIVE, file="runs.html", scripts=_LIST)

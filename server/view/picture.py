@@ -22,7 +22,6 @@ def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
     """Return a run as the page draws it.
 
     Args:
-        trace: The run.
         since: Version of the picture that the page has; spans that have not changed since are left out.
 
     Returns:

@@ -43,7 +43,6 @@ class RunPage:
 
     Args:
         source: Source of the run's events.
-        title: Title of the page.
         metrics: Metrics for Prometheus at `metrics`; None for none.
         titles: Titles of operators by their ids; others are shown by their ids.
 

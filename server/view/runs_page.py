@@ -48,10 +48,6 @@ class _Followed:
 class RunsPage:
     """The runs of a database: a list, and a page for each, under ``runs/ID/``.
 
-    Args:
-        ledger: The database.
-        title: Name of the database.
-
     Attributes:
         app: The application.
     """

@@ -66,7 +66,6 @@ class PageServer:
     """Server of a site, in a thread of its own, independent of runs; a context manager.
 
     Args:
-        site: The site.
         port: Port; 0 for any free port.
 
     Attributes:
@@ -149,7 +148,6 @@ def show(workflow: Workflow, port: int = 0) -> Generator[str, None, None]:
             workflow.execute(job, reasoner)
 
     Args:
-        workflow: The workflow.
         port: Port of the page on this machine; 0 for any free port.
 
     Yields:

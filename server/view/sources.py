@@ -87,7 +87,6 @@ class LiveSource:
     """The runs of a workflow in this process, which may run in another thread.
 
     Args:
-        workflow: The workflow.
         end: Function that cancels the run; by default, the workflow's.
     """
 
@@ -141,9 +140,6 @@ class LiveSource:
 
 class FileSource:
     """A file of events that may still be written, or be replaced by that of another run.
-
-    Args:
-        path: The file.
 
     Raises:
         InputError: The file does not exist, or contains only events of unknown types.
@@ -216,10 +212,6 @@ class _Position:
 
 class LedgerSource:
     """A durable run in a database, driven by any process.
-
-    Args:
-        ledger: The database.
-        run_id: Id of the run.
 
     Raises:
         InputError: The run does not exist.

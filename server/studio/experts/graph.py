@@ -29,10 +29,8 @@ class Part(NamedTuple):
     """A node, and the path of its definition in the file.
 
     Attributes:
-        spec: The node.
         path: Path of the definition; None if it cannot be edited.
         expert: Index of its expert; -1 for the leader.
-        name: Name in the expert.
     """
 
     spec: NodeSpec
@@ -154,7 +152,6 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
 
     Args:
         data: Content of the file, whose tools, actions and operators can be chosen.
-        path: Path of the file.
     """
     file = file_of(data, path)
     schema = OperatorSpec.model_json_schema()

@@ -48,7 +48,6 @@ class Folder:
     """A folder of workflow files.
 
     Args:
-        root: The folder.
         only: Name of the only file that is listed; None for all files.
 
     Raises:

@@ -57,7 +57,6 @@ class History:
     """Steps of one file, in a folder of their own.
 
     Args:
-        file: The file.
         root: Folder of the histories of all files; by default in the user's folder for program state.
     """
 

@@ -36,7 +36,6 @@ def new_file(folder: Folder, fields: Mapping[str, Any]) -> str:
     """Write a new file in a folder, and return its name.
 
     Args:
-        folder: The folder.
         fields: Fields of the request: ``new``, which is ``empty``, ``experts``, ``example`` or ``import``; and ``path``,
             ``name`` and ``base64`` as needed.
 

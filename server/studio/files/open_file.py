@@ -96,11 +96,7 @@ DEFERRED = 40
 
 
 class StaleError(OperadError):
-    """A change was meant for an earlier version of a file.
-
-    Attributes:
-        file: The file.
-    """
+    """A change was meant for an earlier version of a file."""
 
     def __init__(self, file: OpenFile, version: int) -> None:
         super().__init__(f"{file.name} was changed meanwhile: this is version {file.version}, not {version}")
@@ -116,7 +112,6 @@ class Content:
     """The content of a file, as it was read.
 
     Attributes:
-        data: The bytes.
         format: The format; None for a YAML file of experts.
         graph: The workflow; for experts, their operators and edges.
         readonly: Reason why the file cannot be changed in the studio; empty if it can.
@@ -162,7 +157,6 @@ class OpenFile:
     The methods may be called from any thread.
 
     Args:
-        path: The file.
         name: Name of the file in the folder.
         histories: Folder of all histories; None for the user's.
 

@@ -28,9 +28,7 @@ class LastRun:
 
     Attributes:
         graph: The workflow that ran.
-        messages: The messages, by node.
         errors: The errors of the nodes that failed.
-        inputs: Inputs of the last whole run.
         specs: The contents of nodes when they last ran, by node.
         items: Values that each container gave to the nodes inside it in the last pass, by container.
     """
@@ -67,9 +65,6 @@ class Replay(BaseOperator[Any]):
     """Operator that returns a node's message of an earlier run.
 
     Args:
-        node_id: The node.
-        message: Message of the node.
-        ports: Ports of the node.
         only: True to choose no port, so that all successors run.
     """
 

@@ -64,7 +64,6 @@ class Runs:
     """Runs of a studio's files.
 
     Args:
-        folder: The folder.
         find: Function that returns the open file of a request.
         model: Model of the runs; None for that of the environment.
         trust: True if files may do what they can, or a function that decides.

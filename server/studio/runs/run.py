@@ -32,9 +32,6 @@ class StudioRun:
     """A run of a file.
 
     Args:
-        file: Name of the file.
-        agent: The agent to run.
-        job: The job.
         last: Store for the messages of nodes.
         reused: Nodes whose messages come from the last run.
         titles: Titles of nodes by their ids, for the run page.
@@ -206,10 +203,8 @@ def job_of(inputs: Mapping[str, Any], variables: Any, defaults: Mapping[str, Any
 
     Args:
         inputs: Values by name; a file is ``{"name", "base64"}``, or the name of a file in the folder.
-        variables: The inputs of the workflow.
         defaults: Values of inputs that are not given.
         uploads: Source and store of files.
-        goal: Goal of the job.
 
     Raises:
         InputError: Inputs are missing or of another type; all are named.

@@ -14,11 +14,7 @@ from operad.server.studio.files.new_files import decoded
 
 
 class Uploads:
-    """Files for runs: uploads of the browser, and files of the folder.
-
-    Args:
-        folder: The folder.
-    """
+    """Files for runs: uploads of the browser, and files of the folder."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder
@@ -29,7 +25,6 @@ class Uploads:
 
         Args:
             value: ``{"name", "base64"}``, or the name of a file in the folder.
-            name: Name of the input.
 
         Raises:
             InputError: The value is not a file, or the file is too large.
