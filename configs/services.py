@@ -349,6 +349,19 @@ def load_services(path: Path, out: Path | None, trust: Trust = False) -> Service
     return services
 
 
+def code_limits(path: Path) -> CodeLimits:
+    """Return the limits of code that a file of services names, without doing anything that needs trust.
+
+    Raises:
+        InputError, InvalidError: As `load_services`.
+    """
+    return _code_limits(_read(path)[0])
+
+
+def _code_limits(spec: ServicesSpec) -> CodeLimits:
+    return replace(CodeLimits(**said(spec.code)), packages=tuple(spec.code.packages))
+
+
 def capabilities_of_services(path: Path) -> Capabilities:
     """Return what a file of services can do, without doing it.
 
@@ -394,7 +407,7 @@ def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) 
         services_of_environment(),
         folder=folder / os.path.expanduser(spec.folder) if spec.folder else None,
         guard=replace(PUBLIC_WEB, **{**said(spec.http), "allowed_hosts": tuple(spec.http.allowed_hosts)}),
-        code=replace(CodeLimits(**said(spec.code)), packages=tuple(spec.code.packages)),
+        code=_code_limits(spec),
     )
     if spec.search:
         services = replace(services, search=_search(spec.search, faults, (*path, "search")))

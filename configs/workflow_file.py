@@ -10,7 +10,7 @@ from operad.configs.capabilities import Trust
 from operad.configs.flow import find_graph, flow_expert
 from operad.configs.loader import Configuration, load
 from operad.configs.read_capabilities import require_trust
-from operad.configs.services import load_services, services_of_environment
+from operad.configs.services import code_limits, load_services, services_of_environment
 from operad.flows.node_graph import NodeGraph
 from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent
@@ -127,7 +127,7 @@ def open_workflow(
     Raises:
         InputError, InvalidError, UntrustedError, LossyError: As `load_workflow`.
     """
-    graph = find_graph(file)
+    graph = find_graph(file, _checking_services(services))
     if graph is None:
         if Path(file).suffix == ".py" and Path(file).is_file():
             raise InputError(f"{file}: is a Python file; run it with: python {file}")
@@ -149,6 +149,13 @@ def open_workflow(
 
         refuse_lossy(graph, file)
     return OpenWorkflow(None, graph, services)
+
+
+def _checking_services(services: Services | str | Path | None) -> Services | None:
+    """Return the services that a workflow is checked with: of a services file, only the limits of code."""
+    if isinstance(services, Services) or services is None:
+        return services
+    return Services(code=code_limits(Path(services)))
 
 
 def _services(file: str | Path | None, folder_name: str | None, trust: Trust) -> Services:

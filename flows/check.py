@@ -13,6 +13,7 @@ from operad.operators.integration import integrations
 from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
+from operad.operators.services import Services
 from operad.operators.variables import FILE_PARTS, Selector, VariableType, no_file_part, part_type, whole
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
@@ -37,7 +38,7 @@ CONVERSATION = "conversation"
 """Id and type of the node that holds the variables of a conversation; it has no edges."""
 
 
-def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
+def check(graph: NodeGraph, types: Mapping[str, NodeType], services: Services | None = None) -> list[Issue]:
     """Return all issues of a workflow of typed nodes.
 
         for issue in check(graph, NODE_TYPES):
@@ -46,11 +47,12 @@ def check(graph: NodeGraph, types: Mapping[str, NodeType]) -> list[Issue]:
     Args:
         graph: The workflow; it need not be valid.
         types: The node types by name.
+        services: The services of the nodes, which may allow more, such as packages of code.
 
     Returns:
         The issues, each with the id of its node.
     """
-    return Checker(graph, types).issues
+    return Checker(graph, types, services).issues
 
 
 class Checker:
@@ -61,6 +63,7 @@ class Checker:
     Args:
         graph: The workflow; it need not be valid.
         types: The node types by name.
+        services: The services of the nodes, which may allow more, such as packages of code.
 
     Attributes:
         issues: The issues found.
@@ -69,9 +72,10 @@ class Checker:
         inner: The variables that each container gives to the nodes inside it, with their types, by node id.
     """
 
-    def __init__(self, graph: NodeGraph, types: Mapping[str, NodeType]) -> None:
+    def __init__(self, graph: NodeGraph, types: Mapping[str, NodeType], services: Services | None = None) -> None:
         self.graph = graph
         self.types = types
+        self._services = services
         self.issues: list[Issue] = []
         self._hints = Hints()
         self.nodes: dict[str, NodeOperator[Any]] = {}
@@ -124,7 +128,7 @@ class Checker:
                 self._report("unknown-type", f"{spec.type!r} is not a node type{hint}{known}", spec.id)
                 continue
             try:
-                node = node_type(spec.id, spec.params)
+                node = node_type(spec.id, spec.params, services=self._services)
             except InvalidError as error:
                 self.issues += error.issues
                 if not node_type.body_starts_with:  # a container also refers to nodes inside it

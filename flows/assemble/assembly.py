@@ -50,7 +50,7 @@ def assemble(
         LossyError: The workflow was imported, and its results may differ here; every loss is listed.
     """
     graph = graph.runnable
-    checker = Checker(graph, types)
+    checker = Checker(graph, types, services)
     raise_issues(f"workflow {graph.name!r}", checker.issues)
     if not lossy and graph.is_imported:
         from operad.flows.formats.remarks import refuse_lossy  # here, because only imported workflows need the formats

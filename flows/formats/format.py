@@ -14,15 +14,16 @@ from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import file_secrets, without_file_secrets
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.services import Services
 from operad.runtime.values.errors import InputError, Issue, shorten
 
 _DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
 """Keys of a stored difference between a file and what its format would write by itself (`dify.overlay`)."""
 
 
-def check_nodes(graph: NodeGraph) -> list[Issue]:
+def check_nodes(graph: NodeGraph, services: Services | None = None) -> list[Issue]:
     """Return all issues of a workflow of the node types that come with Operad."""
-    return check(graph, NODE_TYPES)
+    return check(graph, NODE_TYPES, services)
 
 
 def no_lines(data: bytes) -> Mapping[str, int]:
@@ -130,9 +131,14 @@ class Format:
         """
         return self.writer(self._writable(graph))
 
-    def check(self, graph: NodeGraph) -> list[Issue]:
-        """Return the issues of a workflow, each with the id of its node."""
-        return list(self.issues(graph))
+    def check(self, graph: NodeGraph, services: Services | None = None) -> list[Issue]:
+        """Return the issues of a workflow, each with the id of its node.
+
+        Args:
+            graph: The workflow.
+            services: The services of its nodes, which may allow more, such as packages of code.
+        """
+        return check_nodes(graph, services) if self.issues is check_nodes else list(self.issues(graph))
 
     def losses(self, graph: NodeGraph) -> list[Issue]:
         """Return what the format cannot hold of a workflow, each with the id of its node.

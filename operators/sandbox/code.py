@@ -22,6 +22,7 @@ from operad.operators.sandbox.snippet import (
     Parameters,
     Snippet,
     failed,
+    lacks,
     read,
     short,
 )
@@ -63,8 +64,8 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
         limits: Limits with the packages that the snippet may import.
 
     Returns:
-        Issues for a syntax error, a missing `main`, modules that the sandbox lacks, unsupported Python, and imports of
-        names that a module of the sandbox lacks, if they are not inside another statement, such as `if` or `try`.
+        Issues for a syntax error, a missing `main`, modules that the sandbox lacks, unsupported Python, and names that a
+        module of the sandbox lacks, if they are not inside another statement, such as `if` or `try`.
     """
     try:
         snippet = read(code)
@@ -72,13 +73,10 @@ def check_code(code: str, limits: CodeLimits = USUAL) -> list[Issue]:
         return [Issue("code", str(error), _location(error.line))]
     if snippet.of_packages(limits.packages):
         return []
+    lacking = [*((f"import {name}", line) for name, line in snippet.lacking), *monty.failing_imports(snippet)]
     issues = [
-        Issue("import", f"import {name}: the sandbox lacks it; it has {monty.HAS}", _location(line))
-        for name, line in snippet.lacking
-    ]
-    issues += [
-        Issue("import", f"{statement}: the sandbox lacks it", _location(line))
-        for statement, line in sorted(monty.failing_imports(snippet), key=lambda each: each[1])
+        Issue("import", f"{what}: {lacks(what)}", _location(line))
+        for what, line in sorted(dict.fromkeys(lacking), key=lambda each: each[1])
     ]
     if unknown := monty.unsupported(snippet):
         issues.append(Issue("code", unknown[0], _location(unknown[1])))

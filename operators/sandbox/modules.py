@@ -41,6 +41,9 @@ GIVEN: Mapping[str, tuple[str, ...]] = {
 NAMES = "_given_modules"
 """Name in the sandbox of the object that contains these modules."""
 
+REPLACED = frozenset({("base64", "binascii")})
+"""Names of modules of the sandbox that it lacks and that are given."""
+
 _FUNCTIONS = frozenset({"callable", "compile"})
 """Built-in functions that the sandbox lacks."""
 
@@ -130,7 +133,7 @@ def _node_edits(node: ast.AST, lines: list[bytes], replaced: Set[str], checked: 
 
 def _is_of_module(module: str, name: str, replaced: Set[str]) -> bool:
     streams = module == "sys" and name in ("stdout", "stderr")
-    return (module, name) == ("base64", "binascii") or (streams and "sys" in replaced)
+    return (module, name) in REPLACED or (streams and "sys" in replaced)
 
 
 def _call_edits(node: ast.Call, called: ast.Attribute, lines: list[bytes]) -> Iterator[_Edit]:
@@ -227,6 +230,55 @@ def lacking(tree: ast.Module, modules: tuple[str, ...]) -> Iterator[tuple[str, i
         for module, name in dict.fromkeys(imported):
             if name not in available and module.partition(".")[0] not in modules:
                 yield name, node.lineno
+
+
+def used_names(tree: ast.Module) -> Iterator[tuple[str, str, int]]:
+    """Yield the attributes of imported modules that a snippet reads, each with its module and its line.
+
+    Modules whose name the snippet also assigns are left out, and so are attributes that may not be read: in `try`,
+    `except`, `if` and annotations.
+    """
+    walked = list(ast.walk(tree))
+    modules = {
+        alias.asname or alias.name: alias.name
+        for node in walked
+        if isinstance(node, ast.Import)
+        for alias in node.names
+        if alias.asname or "." not in alias.name
+    }
+    unsure = {id(each) for node in walked for part in _perhaps_read(node) for each in ast.walk(part)}
+    stored = {node.id for node in walked if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load)}
+    stored |= {node.arg for node in walked if isinstance(node, ast.arg)}
+    for node in walked:
+        match node:
+            case ast.Attribute(value=ast.Name(id=name), attr=attribute, ctx=ast.Load()):
+                if name in modules and name not in stored and id(node) not in unsure:
+                    yield modules[name], attribute, node.lineno
+            case _:
+                pass
+
+
+def _perhaps_read(node: ast.AST) -> list[ast.AST]:
+    """Return the parts of a node that may not run, or whose failure the snippet may handle."""
+    match node:
+        case ast.Try(body=body, handlers=handlers):
+            return [*body, *(each.type for each in handlers if each.type)]
+        case ast.If(body=body, orelse=orelse):
+            return [*body, *orelse]
+        case ast.IfExp(body=body, orelse=orelse):
+            return [body, orelse]
+        case ast.arg(annotation=annotation) | ast.AnnAssign(annotation=annotation) if annotation:
+            return [annotation]
+        case ast.FunctionDef(returns=returns) | ast.AsyncFunctionDef(returns=returns) if returns:
+            return [returns]
+        case _:
+            return []
+
+
+def imported_modules(tree: ast.Module) -> Iterator[str]:
+    """Yield the names of the modules that a snippet imports, without the modules inside them."""
+    for node in ast.walk(tree):
+        yield from (name.partition(".")[0] for name in _imported(node))
 
 
 def certain_imports(body: Iterable[ast.stmt], modules: tuple[str, ...]) -> Iterator[tuple[str, int]]:

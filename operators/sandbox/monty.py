@@ -14,13 +14,13 @@ from functools import cache
 from html.entities import html5
 from typing import TYPE_CHECKING, NoReturn, cast
 
-from operad.operators.sandbox.modules import GIVEN, NAMES, given_source, lines_of
+from operad.operators.sandbox.modules import GIVEN, NAMES, REPLACED, given_source, lines_of
 from operad.operators.sandbox.snippet import (
     DEEPEST,
-    MODULES,
     CodeLimits,
     Snippet,
     failed,
+    lacks,
     short,
     syntax_error,
 )
@@ -28,9 +28,6 @@ from operad.runtime.values.errors import InputError, OperadError
 
 if TYPE_CHECKING:
     from pydantic_monty import Frame, Monty, MontyError, MontySession
-
-HAS = ", ".join((*MODULES, *GIVEN))
-"""The modules of the sandbox, for errors."""
 
 _LONGEST_TEXT = 500
 
@@ -45,6 +42,8 @@ _UNSUPPORTED_FORMAT = re.compile(
 )
 _NON_TEXT_KEY = re.compile(r"KeyError|-?[\d.]+|None|True|False|[(\[].*", re.DOTALL)
 """Messages of KeyError whose key is probably not a text: the sandbox prints texts without quotes."""
+
+_NO_MODULE = re.compile(r"ModuleNotFoundError: No module named '([^']+)'")
 
 _pool_lock = threading.Lock()
 
@@ -64,22 +63,34 @@ def unsupported(snippet: Snippet) -> tuple[str, int] | None:
 
 
 def failing_imports(snippet: Snippet) -> list[tuple[str, int]]:
-    """Return those of the first `_MOST_IMPORTS` certain imports that fail in the sandbox, each with its line."""
+    """Return those of the first `_MOST_IMPORTS` names of modules that the sandbox lacks, each with its line.
+
+    The names are those of certain imports, ``from a import b``, and attributes of modules, ``a.b``.
+    """
     from pydantic_monty import MontyError
 
-    imports = snippet.certain_imports[:_MOST_IMPORTS]
+    used = [each for each in snippet.used_names if each[0] not in GIVEN and each[:2] not in REPLACED]
+    imports = [
+        *((statement, statement, line) for statement, line in snippet.certain_imports),
+        *((f"{module}.{name}", f"from {module} import {name}", line) for module, name, line in used),
+    ][:_MOST_IMPORTS]
+    missing = [
+        (f"{module}.{name}", line)
+        for module, name, line in snippet.used_names
+        if module in GIVEN and name not in GIVEN[module] and f"{module}.{name}" not in GIVEN
+    ]
     if not imports:
-        return []
+        return missing
     code = "".join(
         f"try:\n    {statement} as _imported\nexcept Exception:\n    _failing.append({number})\n"
-        for number, (statement, _) in enumerate(imports)
+        for number, (_, statement, _) in enumerate(imports)
     )
     with _session(CodeLimits()) as session:
         try:
             failing = cast("list[int]", session.feed_run(f"_failing = []\n{code}_failing"))
         except MontyError:  # unsupported Python
             return []
-    return [imports[number] for number in failing]
+    return [*missing, *((imports[number][0], imports[number][2]) for number in failing)]
 
 
 def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | None, str]:
@@ -159,8 +170,8 @@ def _raise_code_error(error: MontyError, code: str, limits: CodeLimits) -> NoRet
         text = f"RecursionError: calls or values are nested deeper than {DEEPEST:,}, the limit of the sandbox"
     elif numbers and not lines_inside:
         text = f"main returned a value that JSON cannot represent: {text}"
-    elif "ModuleNotFoundError" in text:
-        text = f"{text}; the sandbox has {HAS}"
+    elif missing := _NO_MODULE.search(text):
+        text = f"{text}: {lacks(missing[1])}"
     raise failed(code, line, text) from error
 
 

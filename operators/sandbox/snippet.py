@@ -11,7 +11,15 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import Literal
 
-from operad.operators.sandbox.modules import certain_imports, lacking, lines_of, with_given
+from operad.operators.sandbox.modules import (
+    GIVEN,
+    certain_imports,
+    imported_modules,
+    lacking,
+    lines_of,
+    used_names,
+    with_given,
+)
 from operad.runtime.values.errors import OperadError, describe, did_you_mean, shorten
 
 MODULES = tuple(
@@ -19,6 +27,12 @@ MODULES = tuple(
     "json math os pathlib random re sys time tomllib typing unicodedata".split()
 )
 """Modules of the sandbox; `os`, `pathlib` and `sys` have only functions without external effects."""
+
+_SENDING = ("requests", "urllib")
+"""Packages whose requests Operad sends for code that may import them; other code has no network."""
+
+_CLIENTS = (*_SENDING, "aiohttp", "http", "httpx", "socket", "urllib3", "websockets")
+"""Packages that send requests."""
 
 MOST_CODE = 100_000
 """Maximum length of a snippet, in characters."""
@@ -100,6 +114,8 @@ class Snippet:
         awaited: True if `main` is async.
         lacking: Imports that the sandbox lacks, each with its line.
         certain_imports: Imports from modules of the sandbox that run in every call, each with its line.
+        used_names: Attributes of modules of the sandbox that the snippet reads, each with its module and its line.
+        imported: Names of the modules that the snippet imports.
         source: Original code, without a fence, for engines that have all modules.
     """
 
@@ -109,12 +125,13 @@ class Snippet:
     awaited: bool
     lacking: tuple[tuple[str, int], ...]
     certain_imports: tuple[tuple[str, int], ...]
+    used_names: tuple[tuple[str, str, int], ...]
+    imported: tuple[str, ...]
     source: str
 
     def of_packages(self, packages: Iterable[str]) -> list[str]:
         """Return the given packages that the snippet imports."""
-        imported = {name.partition(".")[0] for name, _ in self.lacking}
-        return [name for name in packages if name in imported]
+        return [name for name in packages if name in self.imported]
 
 
 @lru_cache(maxsize=256)  # a workflow may run the same snippet repeatedly
@@ -147,6 +164,8 @@ def read(code: str) -> Snippet:
         awaited=isinstance(main, ast.AsyncFunctionDef),
         lacking=tuple(lacking(tree, (*MODULES, "__future__"))),
         certain_imports=tuple(certain_imports([*tree.body, *main.body], MODULES)),
+        used_names=tuple(each for each in used_names(tree) if each[0] in MODULES or each[0] in GIVEN),
+        imported=tuple(imported_modules(tree)),
         source=code,
     )
 
@@ -213,6 +232,26 @@ def _parameters(arguments: ast.arguments) -> Parameters:
     required = plain[: len(plain) - len(arguments.defaults)]
     required += [name for name, default in zip(by_name, arguments.kw_defaults, strict=True) if default is None]
     return Parameters((*plain, *by_name), tuple(required), arguments.kwarg is not None)
+
+
+def lacks(what: str) -> str:
+    """Return the message for an import or a name that the sandbox lacks: what to do about it.
+
+    Args:
+        what: ``import a``, ``from a import b``, ``a`` or ``a.b``.
+    """
+    *_, name = what.split()[:2]
+    module = name.partition(".")[0]
+    known = (*MODULES, *GIVEN)
+    near = did_you_mean(name, known) if module not in (*known, *_CLIENTS) else ""
+    given = next((each for each in GIVEN if f"{name}.".startswith(f"{each}.")), None)
+    has = f"; of {given} it has {', '.join(GIVEN[given])}" if given else ""
+    is_client = module in _CLIENTS and given is None
+    package = _SENDING[0] if is_client and module not in _SENDING else module
+    allow = f"allow {package} by `code: {{packages: [{package}]}}` in a services file (--services FILE --trust)"
+    if is_client:
+        allow = f"make the request by a request node, or {allow}"
+    return f"the sandbox lacks it{near}{has}; {allow}"
 
 
 def too_long(code: str) -> str:

@@ -448,7 +448,7 @@ def test_code_that_the_sandbox_cannot_run_is_said():
     code = "import numpy\ndef main(x):\n    return {}"
     [issue] = node("code", variables=[["x", ["x", "1"]]], outputs=[["a", "string"]], code=code)
     assert issue[:2] == ("import", "3")
-    assert issue[2].startswith("code: line 1: import numpy: the sandbox lacks it; it has ")
+    assert issue[2].startswith("code: line 1: import numpy: ")
     issues = node("code", variables=[["y", ["x", "1"]]], outputs=[["a", "string"]], code="def main(x):\n    return {}")
     assert [issue[:2] for issue in issues] == [("param", "3")] * 2
     assert all(issue[2].startswith("variables: ") for issue in issues)
