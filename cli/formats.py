@@ -104,10 +104,19 @@ def convert(
     to: Annotated[
         str | None, typer.Option(metavar="FORMAT", help="The format to write; by default that of the output's name.")
     ] = None,
+    into: Annotated[
+        str | None,
+        typer.Option(
+            "--into",
+            metavar="FILE.png",
+            help="Write the workflow into this file, of which the rest stays, such as the pixels of a picture; with -o "
+            "into a copy of it.",
+        ),
+    ] = None,
     lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even if results may differ.")] = False,
     object_info: ObjectInfo = None,
 ) -> None:
-    """Write a workflow in another format; an existing output file is replaced as a whole.
+    """Write a workflow in another format; an existing output file is replaced as a whole, unless --into names it.
 
     Losses, one a line, and remarks on parts of an imported file that operad run handles differently go to stderr. Exit
     status: 0; 1 if results may differ by what is lost (codes loss and lossy, not note) and --lossy is not given, so that
@@ -118,10 +127,12 @@ def convert(
     known = known_formats(object_info)
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
-    wanted = target_format(output, to, found, known)
+    wanted = target_format(into or output, to, found, known)
+    if into and wanted.dump_over is None:
+        raise InputError(f"--into {into}: a file of the format {wanted.name} is always written anew; write it by -o")
     missing = wanted.losses(graph)
     lines = found.lines(data)
-    remarks = placed_remarks(graph, lines) if wanted.runs and wanted.name != found.name else ()
+    remarks = placed_remarks(graph, lines) if (wanted.runs or not found.runs) and wanted.name != found.name else ()
     for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
         print(line, file=sys.stderr)
     drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
@@ -131,8 +142,11 @@ def convert(
         losses_text = "1 loss" if count == 1 else f"{count} losses"
         print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
         raise typer.Exit(EXIT_LEFT)
-    write_file(output, wanted.dump(graph))
-    if to is None and wanted.name == found.name and not output.lower().endswith(wanted.suffix):
+    is_copy = wanted.name == found.name and not wanted.runs  # of a picture, whose pixels stay
+    old = read_file(into) if into else data if is_copy else None
+    data = wanted.dump_keeping_text(graph, old)
+    write_file(into if into and output == STDOUT else output, data)
+    if to is None and not into and wanted.name == found.name and not output.lower().endswith(wanted.suffix):
         others = f"--to, such as --to {'dify' if found.name != 'dify' else 'operad'}, writes another format"
         print(f"operad: {output} has the format of {file}, {wanted.name}; {others}", file=sys.stderr)
 

@@ -35,6 +35,9 @@ FORMATS: Mapping[str, Format] = formats()
 """Formats by name."""
 
 
+_PICTURES = (b"\x89PNG\r\n", b"RIFF", b"\xff\xd8\xff", b"GIF8")
+"""First bytes of pictures: PNG, WebP, JPEG, GIF."""
+
 _EXPERTS = re.compile(r"^experts[ \t]*:", re.MULTILINE)
 
 
@@ -94,6 +97,8 @@ def _unknown_format(data: bytes, name: str, known: Mapping[str, Format]) -> Issu
     """Return the issue of a file of unknown format: empty, of experts, or neither JSON nor YAML of a known format."""
     if not data.strip():
         return Issue("format", "is empty", name)
+    if data.startswith(_PICTURES):
+        return Issue("format", "is a picture in which no workflow is stored; give the file of the workflow", name)
     try:
         text = read_text(data, name)
         if _EXPERTS.search(text):

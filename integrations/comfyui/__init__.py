@@ -10,6 +10,7 @@ INTEGRATION = Integration(
         "comfyui": "operad.integrations.comfyui.formats:COMFYUI",
         "comfyui-api": "operad.integrations.comfyui.formats:COMFYUI_API",
         "comfyui-code": "operad.integrations.comfyui.formats:COMFYUI_CODE",
+        "comfyui-picture": "operad.integrations.comfyui.formats:COMFYUI_PICTURE",
     },
     commands={"comfy": "operad.integrations.comfyui.comfyflow.command:comfy"},
     rehearsed={"comfyui": "operad.integrations.comfyui.capabilities:made_up"},

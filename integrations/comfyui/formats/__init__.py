@@ -1,4 +1,4 @@
-"""Formats of ComfyUI workflows: saved by its page, run by its server, and written as code."""
+"""Formats of ComfyUI workflows: saved by its page, run by its server, written as code, and carried by pictures."""
 
 from operad.integrations.comfyui.formats.checking import check
 from operad.integrations.comfyui.formats.code import dump_code, restored
@@ -13,6 +13,7 @@ from operad.integrations.comfyui.formats.formats import (
     COMFYUI,
     COMFYUI_API,
     COMFYUI_CODE,
+    COMFYUI_PICTURE,
     dump,
     dump_api,
     formats,
@@ -24,6 +25,7 @@ __all__ = [
     "COMFYUI",
     "COMFYUI_API",
     "COMFYUI_CODE",
+    "COMFYUI_PICTURE",
     "Definitions",
     "InputDefinition",
     "NodeDefinition",

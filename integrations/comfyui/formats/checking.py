@@ -26,7 +26,16 @@ from operad.integrations.comfyui.formats.definitions import (
 )
 from operad.integrations.comfyui.formats.flattening import executable
 from operad.integrations.comfyui.formats.ui import subgraphs
-from operad.integrations.comfyui.formats.written import INLET, NAME, OUTLET, link_parts, node_of, ui_of
+from operad.integrations.comfyui.formats.written import (
+    INLET,
+    NAME,
+    OUTLET,
+    group_fault,
+    is_group,
+    link_parts,
+    node_of,
+    ui_of,
+)
 from operad.runtime.values.errors import InvalidError, Issue, shorten
 from operad.runtime.values.hints import Hints
 from operad.runtime.values.text import shortened
@@ -34,10 +43,6 @@ from operad.runtime.values.text import shortened
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w{1,11}$")
 """Extension of a file name, such as that of a model."""
 
-_GROUP_PREFIXES = ("workflow>", "workflow/")
-"""Prefixes of the types of group nodes, which the page had before subgraphs."""
-
-_UNGROUP = "ungroup it in ComfyUI (Convert to nodes) or convert it to a subgraph, and save the workflow again"
 _INSTALL = "install the custom node that has it on the server, or replace the node"
 
 _UPLOAD = "upload"
@@ -62,6 +67,7 @@ def check(graph: NodeGraph, definitions: Definitions) -> list[Issue]:
     except InvalidError as error:
         return [*issues, *error.issues]
     issues += _cycle_issues(flat)
+    issues += (Issue("unknown-type", group_fault(spec), spec.id) for spec in flat.nodes if is_group(spec))
     if definitions:
         issues += _ClassCheck(flat, definitions).issues()
     return issues
@@ -142,9 +148,9 @@ class _ClassCheck:
         known: list[NodeDefinition] = []
         for spec in self._graph.nodes:
             definition = self._definitions.get(spec.type)
-            if definition is None and spec.type.startswith(_GROUP_PREFIXES):
-                yield Issue("unknown-type", f"{spec.type!r} is a group node; {_UNGROUP}", spec.id)
-            elif definition is None:
+            if is_group(spec):
+                continue
+            if definition is None:
                 hint = self._definitions.near(spec.type, self._hints) or f"; {_INSTALL}"
                 yield Issue("unknown-type", f"{spec.type!r} is not a class of the server{hint}", spec.id)
             else:

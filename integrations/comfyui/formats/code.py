@@ -6,7 +6,8 @@
 Each line is one call and comes after the lines whose variables it uses. The name of a variable is the type of the
 output and a number; values are literals. Names that are not identifiers are written as texts: ``**{'a.b': 1}`` for an
 input, ``Video_Slice('Video Slice', …)`` for a class. ``IMAGE_1[7]`` is an output that the class does not have. The
-comment holds the id and the title of the node.
+comment holds the id and the title of the node, or ``{"_meta": …, "is_changed": …}``, all data of the server's form
+besides class and inputs.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.comfyui.formats.definitions import Definitions, NodeDefinition, type_of
 from operad.integrations.comfyui.formats.widgets import values_of
-from operad.integrations.comfyui.formats.written import NAME, slots, title_of, ui_of
+from operad.integrations.comfyui.formats.written import NAME, VIRTUAL, slots, title_of, ui_of
 
 MAX_OUTPUTS = 64
 """Maximum number of variables that one line assigns; further outputs are written as ``IMAGE_1[70]``."""
@@ -107,9 +108,12 @@ def _comment(spec: NodeSpec) -> str:
     shown_id = spec.id if plain_id else json.dumps(spec.id)
     extra = fields_of(spec.extra.get(NAME))
     title = title_of(spec)
-    if ui_of(spec) is None and "title" not in extra and extra.get("api") != {"_meta": {"title": title}}:
+    has_title = extra.get("api") == {"_meta": {"title": title}}
+    if "api" in extra and (spec.type in VIRTUAL or not (has_title or extra["api"] == {})):
+        return f"{shown_id} {json.dumps(extra['api'])}"
+    if ui_of(spec) is None and "title" not in extra and not has_title:
         return shown_id
-    plain_title = title.isprintable() and title == title.strip() and title and not title.startswith('"')
+    plain_title = title.isprintable() and title == title.strip() and title and title[0] not in '"{'
     return f"{shown_id} {title if plain_title else json.dumps(title)}"
 
 

@@ -1,7 +1,8 @@
-"""The three formats of a ComfyUI workflow: of the page, of the server, and code."""
+"""The formats of a ComfyUI workflow: of the page, of the server, code, and a picture with the first two in it."""
 
 from __future__ import annotations
 
+import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -10,6 +11,7 @@ from functools import partial
 from io import BytesIO
 from typing import Any
 
+from operad.flows.formats.fields import Declared, Owner, Remark, Use
 from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.json_text import read_json, read_text, write_json
 from operad.flows.formats.shapes import fields_of, list_of
@@ -20,17 +22,26 @@ from operad.integrations.comfyui.formats.code import dump_code
 from operad.integrations.comfyui.formats.definitions import Definitions
 from operad.integrations.comfyui.formats.flattening import executable
 from operad.integrations.comfyui.formats.parsing import load_code
+from operad.integrations.comfyui.formats.pictures import (
+    PROMPT,
+    WORKFLOW,
+    blank,
+    carries,
+    is_picture,
+    texts_in,
+    with_texts,
+)
 from operad.integrations.comfyui.formats.ui import dump_document, is_ui, load_ui, subgraphs
 from operad.integrations.comfyui.formats.widgets import places, values_of
 from operad.integrations.comfyui.formats.written import (
     BYPASSED,
     MUTED,
     NAME,
-    VIRTUAL,
+    group_fault,
+    is_group,
     is_virtual,
     mode_of,
     node_of,
-    title_of,
     ui_of,
 )
 from operad.runtime.values.errors import InvalidError, Issue
@@ -48,8 +59,30 @@ NO_DEFINITIONS = Definitions()
 
 
 def _read(data: bytes, name: str) -> NodeGraph:
-    """Return the graph of a file in any of the three forms."""
-    text = read_text(data, name)
+    """Return the graph of a file in any of the forms."""
+    return _read_picture(data, name) if is_picture(data) else _read_text(read_text(data, name), name)
+
+
+def _read_picture(data: bytes, name: str) -> NodeGraph:
+    """Return the graph of the workflow in a picture, or else of its prompt; `extra` says which, and why."""
+    texts = texts_in(data, name)
+    issues: list[Issue] = []
+    for key, text in texts.items():
+        try:
+            graph = _read_text(text, name)
+        except InvalidError as error:
+            issues += (replace(each, where=f"{key}, {each.where or name}") for each in error.issues)
+            continue
+        others = [each for each in texts if each != key]
+        says = f"the picture's {key} is used" + (f", not its {others[0]}" if others else "")
+        if issues:
+            says += f", which cannot be read: {issues[0].message}"
+        own = fields_of(graph.extra.get(NAME))
+        return replace(graph, extra={**graph.extra, NAME: {**own, "picture": {"field": key, "says": says}}})
+    raise InvalidError(name, issues)
+
+
+def _read_text(text: str, name: str) -> NodeGraph:
     if not text.lstrip().startswith(("{", "[", '"')):
         return load_code(text, name)
     document = read_json(text, name)
@@ -80,6 +113,58 @@ def dump_api(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> byt
     return write_json(dump_nodes(executable(graph, definitions)))
 
 
+def _dump_picture(graph: NodeGraph, definitions: Definitions, picture: bytes | None = None) -> bytes:
+    """Return a PNG with a workflow in it: a given one, of which the pixels stay, or one of a single pixel.
+
+    The PNG has the page's form (`WORKFLOW`) if the graph comes from the page or the classes are known, and the server's
+    form (`PROMPT`) if that is complete.
+    """
+    texts: dict[str, str] = {}
+    if definitions or _is_of_page(graph):
+        texts[WORKFLOW] = json.dumps(dump_document(graph, definitions))
+    if not texts or _has_prompt(graph, definitions):
+        texts[PROMPT] = json.dumps(dump_nodes(executable(graph, definitions)))
+    return blank(texts) if picture is None else with_texts(picture, texts, graph.name)
+
+
+def _dump_over(graph: NodeGraph, picture: bytes, definitions: Definitions) -> bytes:
+    """Return a picture with a workflow in it; the same picture if it has just that workflow."""
+    if carries(picture):
+        try:
+            if _read(picture, graph.name) == graph:
+                return picture
+        except InvalidError:  # a broken workflow is replaced
+            pass
+    return _dump_picture(graph, definitions, picture)
+
+
+def _is_of_page(graph: NodeGraph) -> bool:
+    return ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes)
+
+
+def _has_prompt(graph: NodeGraph, definitions: Definitions) -> bool:
+    """Return True if the server's form holds all that runs."""
+    try:
+        executable(graph, definitions)
+    except InvalidError:
+        return False
+    return all(issue.code != "loss" for issue in _api_losses(graph, definitions))
+
+
+def _picture_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
+    if not (definitions or _is_of_page(graph)):
+        yield from _api_losses(graph, definitions)
+        return
+    yield from _page_losses(graph)
+    if not _has_prompt(graph, definitions):
+        yield Issue("note", "the prompt that a server runs, which is not complete; the picture has the page's workflow")
+
+
+def _picture_remarks(graph: NodeGraph) -> Iterator[Remark]:
+    if picture := fields_of(fields_of(graph.extra.get(NAME)).get("picture")):
+        yield Owner().remark(str(picture.get("field")), Declared(Use.NOTE, str(picture.get("says"))))
+
+
 def _page_losses(graph: NodeGraph) -> Iterator[Issue]:
     """Yield the parts of a graph that the page's form cannot hold without definitions."""
     yield from _foreign_losses(graph)
@@ -88,7 +173,7 @@ def _page_losses(graph: NodeGraph) -> Iterator[Issue]:
 
 def _api_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
     yield from _foreign_losses(graph)
-    if ui_of(graph) is not None or any(ui_of(spec) is not None for spec in graph.nodes):
+    if _is_of_page(graph):
         yield Issue("note", "places, sizes, colours, groups and what else the page says besides what is run")
     yield from _node_losses(graph, definitions)
     yield from _values_replaced_by_page(graph)
@@ -129,6 +214,8 @@ def _node_losses(graph: NodeGraph, definitions: Definitions) -> Iterator[Issue]:
         written = list_of(node_of(spec).get("widgets_values"))
         if is_virtual(spec) or mode_of(spec) in (MUTED, BYPASSED):
             yield Issue("note", f"the node ({spec.type}), which no server runs", spec.id)
+        elif is_group(spec):
+            yield Issue("loss", f"what it does: {group_fault(spec)}", spec.id)
         elif written and not places(spec, definitions.get(spec.type)):
             yield Issue(
                 "loss",
@@ -156,12 +243,6 @@ def _server_data_losses(graph: NodeGraph) -> Iterator[Issue]:
     for node_id, count in Counter(spec.id for spec in graph.nodes).items():
         if count > 1:
             yield Issue("loss", "all nodes of this id but the first", node_id)
-    for spec in graph.nodes:
-        api_data: Any = fields_of(fields_of(spec.extra.get(NAME)).get("api"))
-        if spec.type in VIRTUAL and not is_virtual(spec):
-            yield Issue("loss", f"that a server runs it: in code, {spec.type} is a node of the page", spec.id)
-        if api_data and api_data != {"_meta": {"title": title_of(spec)}}:
-            yield Issue("note", f"what stands besides class and inputs: {', '.join(api_data)}", spec.id)
     for edge in graph.edges:
         undefined = "undefined" in fields_of(edge.extra.get(NAME))
         if (edge.source not in graph.by_id and not undefined) or edge.target not in graph.by_id:
@@ -206,8 +287,8 @@ def _dump_code(graph: NodeGraph, definitions: Definitions) -> bytes:
     return dump_code(executable(graph, definitions), definitions).encode()
 
 
-def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, Format]:
-    """Return the formats of the page, of the server and of code, which read and write with these node classes."""
+def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, Format, Format]:
+    """Return the formats of the page, the server, code and pictures, which read and write with these node classes."""
     known = {"definitions": definitions}
 
     def of_server(position: int) -> Callable[[str], Format]:
@@ -254,9 +335,23 @@ def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, 
             of_server=of_server(2),
             designer=_DESIGNER,
         ),
+        Format(
+            "comfyui-picture",
+            ".comfyui.png",
+            carries,
+            _read,
+            partial(_dump_picture, **known),
+            partial(_picture_losses, **known),
+            checked,
+            runs=False,
+            dump_over=partial(_dump_over, **known),
+            remarks=_picture_remarks,
+            of_server=of_server(3),
+            designer=_DESIGNER,
+        ),
     )
 
 
-COMFYUI, COMFYUI_API, COMFYUI_CODE = formats()
+COMFYUI, COMFYUI_API, COMFYUI_CODE, COMFYUI_PICTURE = formats()
 
 load, losses = COMFYUI.load, COMFYUI.losses

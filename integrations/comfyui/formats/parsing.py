@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from itertools import count, zip_longest
 from typing import Any, cast
 
-from operad.flows.formats.json_text import MAX_DEPTH
+from operad.flows.formats.json_text import MAX_DEPTH, read_json
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.comfyui.formats.code import callee_of
 from operad.integrations.comfyui.formats.written import NAME, VIRTUAL
@@ -37,6 +37,7 @@ class _Line:
         values: The inputs by name, as literal values or as `_VariableUse`.
         id: The node's id in the comment; None if there is none.
         title: The node's title in the comment; None if there is none.
+        data: The data of the server's form in the comment; None if there are none.
     """
 
     variables: Sequence[str]
@@ -44,6 +45,7 @@ class _Line:
     values: Mapping[str, Any]
     id: str | None
     title: str | None
+    data: Mapping[str, Any] | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +111,10 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
     nodes: list[NodeSpec] = []
     edges: list[Edge] = []
     for node_id, line in zip(ids, lines, strict=True):
-        if line.type in VIRTUAL:
+        extra: dict[str, Any]
+        if line.data is not None:
+            extra = {"api": line.data}
+        elif line.type in VIRTUAL:
             extra = {} if line.title is None else {"title": line.title}
         else:
             extra = {"api": {} if line.title is None else {"_meta": {"title": line.title}}}
@@ -155,7 +160,8 @@ def _parse_line(statement: ast.stmt, text_after: str) -> _Line:
     class_name = _class_name(call)
     values = _input_values(call)
     node_id, title = _parse_comment(text_after, class_name)
-    return _Line(variables, class_name, values, node_id, title)
+    data = _comment_data(title)
+    return _Line(variables, class_name, values, node_id, title if data is None else None, data)
 
 
 def _class_name(call: ast.Call) -> str:
@@ -257,6 +263,16 @@ def _parse_comment(text: str, class_name: str) -> tuple[str | None, str | None]:
     if word == class_name:
         return None, text.strip().lstrip("#").strip()
     return (_unquoted(quoted) if quoted else word), (_unquoted(title.strip()) if title.strip() else None)
+
+
+def _comment_data(title: str | None) -> Mapping[str, Any] | None:
+    """Return the data of the server's form in a comment; None if it has a title in the place of data."""
+    if title is None or not title.startswith("{"):
+        return None
+    try:
+        return read_json(title, "comment")
+    except InvalidError:
+        return None
 
 
 def _unquoted(text: str) -> str:

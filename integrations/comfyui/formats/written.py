@@ -42,6 +42,17 @@ def is_virtual(spec: NodeSpec) -> bool:
     return spec.type in VIRTUAL and "api" not in fields_of(spec.extra.get(NAME))
 
 
+def is_group(spec: NodeSpec) -> bool:
+    """Return True for a group node, which the page had before subgraphs: ``workflow>Name``."""
+    return spec.type.startswith(("workflow>", "workflow/"))
+
+
+def group_fault(spec: NodeSpec) -> str:
+    """Return why a group node is not run: the order of its values depends on the widgets that the page shows."""
+    why = "is a group node, whose nodes only ComfyUI's page can put in its place"
+    return f"{spec.type!r} {why}; ungroup it there (Convert to nodes) or convert it to a subgraph, and save again"
+
+
 def mode_of(spec: NodeSpec) -> Any:
     """Return the mode of a node: 0 if it runs, `MUTED` or `BYPASSED`."""
     return node_of(spec).get("mode", 0)

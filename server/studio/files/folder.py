@@ -14,7 +14,7 @@ from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
 from operad.runtime.values.file import unwritable, write_whole
 
-SUFFIXES = frozenset({".yaml", ".yml", ".json", ".zip", ".png", ".txt", ".md"})
+SUFFIXES = frozenset({".yaml", ".yml", ".json", ".zip", ".png", ".webp", ".txt", ".md"})
 MOST_FILES = 500
 """Maximum number of files that are listed."""
 

@@ -10,7 +10,7 @@ from operad.integrations.comfyui.formats import dump, dump_api, formats, load, r
 DATA = Path(__file__).parents[2] / "data" / "comfyui_cases"
 OUTCOMES = json.loads((DATA / "outcomes.json").read_text(encoding="utf-8"))
 CLASSES = read_definitions((DATA / "object_info.json").read_text(encoding="utf-8"))
-PAGE, SERVER, CODE = formats(CLASSES)
+PAGE, SERVER, CODE, PICTURE = formats(CLASSES)
 RUNS = [name for name, outcome in OUTCOMES.items() if "prompt" in outcome]
 DIFFERS = [name for name, outcome in OUTCOMES.items() if "differs" in outcome]
 REFUSED = [name for name, outcome in OUTCOMES.items() if "refused" in outcome]
@@ -57,10 +57,7 @@ def test_a_refusal_names_the_node_and_the_fault(name):
     [
         ("api-unknown-class", "did you mean 'KSampler'?"),
         ("values-without-names", "install the custom node that has it on the server, or replace the node"),
-        (
-            "group-node",
-            "ungroup it in ComfyUI (Convert to nodes) or convert it to a subgraph, and save the workflow again",
-        ),
+        ("group-node", "ungroup it there (Convert to nodes) or convert it to a subgraph, and save again"),
         ("subgraph-in-itself", "take it out of itself in ComfyUI"),
     ],
 )

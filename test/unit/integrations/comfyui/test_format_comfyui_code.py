@@ -17,6 +17,7 @@ from operad.integrations.comfyui.formats import (
     load,
     restored,
 )
+from operad.integrations.comfyui.formats.written import title_of
 from operad.runtime.values.errors import InvalidError
 
 CLASSES = Definitions.of(
@@ -128,11 +129,15 @@ def prompts(draw):
     found = {}
     for node_id in ids:
         found[node_id] = {
-            "class_type": draw(names.filter(bool)),
+            "class_type": draw(st.sampled_from(["Reroute", "Note"]) | names.filter(bool)),
             "inputs": draw(st.dictionaries(names.filter(bool), st.one_of(wrapped, links), max_size=4)),
         }
         if draw(st.booleans()):
             found[node_id]["_meta"] = {"title": draw(st.text(max_size=12))}
+        if draw(st.booleans()):
+            found[node_id] |= draw(
+                st.dictionaries(st.sampled_from(["_meta", "is_changed", "is_new"]), values, max_size=2)
+            )
     return found
 
 
@@ -148,9 +153,17 @@ def test_any_graph_comes_back_from_its_code(prompt):
     assert json.loads(dump_api(read(COMFYUI_CODE.dump(graph).decode()))) == prompt
 
 
+def test_data_beside_class_and_inputs_stand_in_the_comment():
+    graph = api(a={"class_type": "A", "is_changed": ["x"], "_meta": {"title": "B"}}, b={"class_type": "Reroute"})
+    code = dump_code(graph, Definitions())
+    assert code == 'A()  # a {"is_changed": ["x"], "_meta": {"title": "B"}}\nReroute()  # b {}\n'
+    assert [spec.extra for spec in read(code).nodes] == [spec.extra for spec in graph.nodes]
+    assert [title_of(spec) for spec in read("A() # 1 {a|b}\nA() # 2 [1]").nodes] == ["{a|b}", "[1]"]
+
+
 def test_what_code_cannot_hold_is_told():
     graph = api(a={"class_type": "A", "inputs": {"x": ["gone", 0]}, "is_changed": "y"})
-    assert [issue.where for issue in COMFYUI_CODE.losses(graph)] == ["a", "gone → a"]
+    assert [issue.where for issue in COMFYUI_CODE.losses(graph)] == ["gone → a"]
 
 
 # Real files
