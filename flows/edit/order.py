@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 
 from operad.flows.edit.operation import Types, inside_of, reads
@@ -9,29 +10,40 @@ from operad.flows.node_graph import NodeGraph, NodeSpec
 
 
 def in_order(before: NodeGraph, after: NodeGraph, types: Types) -> NodeGraph:
-    """Return the workflow with new nodes in their places, and nodes that changed nodes read before these.
+    """Return the workflow with new nodes in their places.
 
     Args:
         before: The workflow before the change.
         after: The changed workflow, with new nodes at the end of the list.
         types: Node types by name.
     """
-    old = {id(spec): place for place, spec in enumerate(before.nodes)}
-    touched = [spec for spec in after.nodes if id(spec) not in old]
-    if not touched:
-        return after
-    by_id = {spec.id: place for place, spec in reversed(list(enumerate(before.nodes)))}
-    kept = [spec for spec in after.nodes if spec.id in by_id]
-    kept.sort(key=lambda spec: old.get(id(spec), by_id[spec.id]))  # a node that was removed and added again is last
-    order = _Order(after, types, kept)
-    new = [spec for spec in after.nodes if spec.id not in by_id]
+    old = {spec.id: place for place, spec in reversed(list(enumerate(before.nodes)))}
+    nodes = [spec for spec in after.nodes if spec.id in old]
+    places = {id(spec): place for place, spec in enumerate(before.nodes)}
+    nodes.sort(key=lambda spec: places.get(id(spec), old[spec.id]))  # one that was removed and added again is last
+    new = [spec for spec in after.nodes if spec.id not in old]
+    read = {spec.id: set(reads(after, spec, types)) for spec in after.nodes} if new else {}
     for spec in new:
-        order.add(spec)
-    ids = {spec.id for spec in new}
-    reading = [spec for spec in kept if ids and ids & set(reads(after, spec, types))]
-    for spec in sorted((*touched, *reading), key=order.place):
-        order.bring_what_it_reads(spec)
-    return replace(after, nodes=order.nodes)
+        nodes.insert(_place(spec, nodes, after, read), spec)
+    return replace(after, nodes=nodes) if nodes != after.nodes else after
+
+
+def _place(new: NodeSpec, nodes: Sequence[NodeSpec], graph: NodeGraph, read: Mapping[str, Collection[str]]) -> int:
+    """Return the place of a new node: after its predecessors, and before the nodes that read it, if both is possible."""
+    containers = set(graph.around(new.id))
+
+    def after(ids: Collection[str]) -> int:
+        inside = {inner for each in set(ids) - containers for inner in inside_of(graph, each)}
+        return max((number for number, node in enumerate(nodes, 1) if node.id in {*ids, *inside}), default=0)
+
+    predecessors = {*containers, *read[new.id], *(edge.source for edge in graph.edges if edge.target == new.id)}
+    if predecessors <= containers and new.parent:  # only its container determines the place
+        predecessors |= inside_of(graph, new.parent)
+    latest = after(predecessors - {new.id}) or len(nodes)
+    readers = {spec.id for spec in nodes if new.id in read[spec.id] and spec.id not in containers}
+    readers |= {outer for each in readers for outer in graph.around(each) if outer not in containers}
+    first = next((number for number, node in enumerate(nodes) if node.id in readers), latest)
+    return max(min(first, latest), after({*containers, *read[new.id]} - {new.id}))
 
 
 def edges_in_order(before: NodeGraph, after: NodeGraph) -> NodeGraph:
@@ -47,54 +59,3 @@ def edges_in_order(before: NodeGraph, after: NodeGraph) -> NodeGraph:
     return replace(
         after, edges=[after.edges[number] for number in sorted(range(len(new_places)), key=new_places.__getitem__)]
     )
-
-
-class _Order:
-    """List of nodes that is being put in order."""
-
-    def __init__(self, graph: NodeGraph, types: Types, nodes: list[NodeSpec]) -> None:
-        self.nodes = nodes
-        self._graph = graph
-        self._types = types
-        self._moving: set[str] = set()
-
-    def place(self, spec: NodeSpec) -> int:
-        return next(number for number, node in enumerate(self.nodes) if node is spec)
-
-    def add(self, spec: NodeSpec) -> None:
-        """Insert a new node after the nodes that it reads, its predecessors and its container; else at the end."""
-        containers = self._graph.around(spec.id)
-        predecessors = set(containers) | {edge.source for edge in self._graph.edges if edge.target == spec.id}
-        predecessors |= set(reads(self._graph, spec, self._types))
-        predecessors_with_contents = predecessors | {
-            inner for predecessor in predecessors - set(containers) for inner in inside_of(self._graph, predecessor)
-        }
-        places = [
-            number
-            for number, node in enumerate(self.nodes)
-            if node.id in predecessors_with_contents and node.id != spec.id
-        ]
-        if predecessors <= set(containers) and spec.parent:  # only its container determines the place
-            members = inside_of(self._graph, spec.parent)
-            places += [number for number, node in enumerate(self.nodes) if node.id in members]
-        self.nodes.insert(max(places, default=len(self.nodes) - 1) + 1, spec)
-
-    def bring_what_it_reads(self, spec: NodeSpec) -> None:
-        """Move nodes that a node reads before it, with the nodes inside them and the nodes that these read."""
-        self._moving.add(spec.id)
-        for node_id in reads(self._graph, spec, self._types):
-            other = self._graph.by_id.get(node_id)
-            if other is None or node_id in self._moving or self.place(other) < self.place(spec):
-                continue
-            inside = inside_of(self._graph, node_id)
-            if spec.id in inside:
-                continue
-            block = [node for node in self.nodes if node is other or node.id in inside]
-            node_and_containers = [self._graph.by_id[each] for each in [spec.id, *self._graph.around(spec.id)]]
-            anchor = next((ancestor for ancestor in node_and_containers if ancestor.parent == other.parent), spec)
-            self.nodes = [node for node in self.nodes if not any(node is moved for moved in block)]
-            place = min(self.place(anchor), self.place(spec))
-            self.nodes[place:place] = block
-            for member in block:
-                self.bring_what_it_reads(member)
-        self._moving.discard(spec.id)

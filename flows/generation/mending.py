@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from operad.flows.check import NodeType
 from operad.flows.edit.batch import OPERATIONS, apply, read_operations
 from operad.flows.edit.difference import difference
-from operad.flows.edit.order import edges_in_order
+from operad.flows.edit.order import edges_in_order, in_order
 from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
 from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
 from operad.flows.generation import prompts
@@ -28,6 +28,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair import FORMAT, Repaired, repair_graph
 from operad.flows.repair.state import State
 from operad.operators.conditions import Case
+from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.values.errors import AnswerError, InvalidError, describe
@@ -377,7 +378,8 @@ def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | N
         base: The workflow before the change.
         allowed: Ids of the nodes that may be changed; None for all.
     """
-    mended = _repaired(with_failing_requests(graph, base), base, allowed)
+    placed = in_order(base, graph, NODE_TYPES) if base.nodes else graph
+    mended = _repaired(with_failing_requests(placed, base), base, allowed)
     assert mended.graph is not None  # noqa: S101 - a graph was given
     ordered = grouped(mended.graph) if grouped(base) is base else mended.graph
     as_good = ordered == mended.graph or State(ordered).standing == State(mended.graph).standing
@@ -386,10 +388,9 @@ def repair_draft(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | N
 
 def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None) -> Repaired:
     """Return a workflow after the rules, without repairs of nodes that must not change."""
-    is_unordered = base.nodes and any(issue.code == "order" for issue in State(base).issues)
-    mended = repair_graph(
-        graph, rules={name: rule for name, rule in GENERATED.items() if name != "order" or not is_unordered}
-    )
+    # nodes of an existing workflow keep their order
+    rules = {name: rule for name, rule in GENERATED.items() if name != "order" or not base.nodes}
+    mended = repair_graph(graph, rules=rules)
     mended = replace(mended, repairs=[repair for repair in mended.repairs if repair.rule not in TIDY])
     if allowed is None or mended.graph is None:
         return mended

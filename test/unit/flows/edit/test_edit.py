@@ -2,6 +2,7 @@
 
 import copy
 import json
+from dataclasses import replace
 import re
 from pathlib import Path
 
@@ -515,22 +516,12 @@ def test_a_new_node_stands_behind_what_it_reads_and_before_what_reads_it(graph):
     assert [spec.id for spec in edited.nodes] == ["1", "2", "3", "4", "9", "5", "6", "6-1", "6-2", "7", "8"]
 
 
-def test_what_a_changed_node_reads_is_moved_before_it_with_all_inside_and_that_with_what_it_reads():
-    graph = NodeGraph(
-        [
-            NodeSpec("1", "start", {"variables": [["xs", "array[string]"]]}),
-            NodeSpec("2", "llm", {"system": "", "user": "a"}),
-            NodeSpec("3", "llm", {"system": "", "user": "b"}),
-            NodeSpec("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["text", "5-2"]}),
-            NodeSpec("5-1", "iteration-start", {}, "5"),
-            NodeSpec("5-2", "llm", {"system": "", "user": "{{#6.text#}}"}, "5"),
-            NodeSpec("6", "llm", {"system": "", "user": "c"}),
-        ]
-    )
-    edited = edit(graph, "set 2 user '{{#5.output#}}'").graph
-    assert [spec.id for spec in edited.nodes] == ["1", "6", "5", "5-1", "5-2", "2", "3"]
-    circle = edit(edited, "set 6 user '{{#2.text#}}'").graph
-    assert sorted(spec.id for spec in circle.nodes) == sorted(spec.id for spec in graph.nodes)
+def test_nodes_that_stay_keep_their_order_even_if_they_read_a_later_node(graph):
+    backwards = replace(graph, nodes=graph.nodes[::-1])
+    edited = edit(backwards, 'set 5 variables[2] \'["text", "9"]\'', "add_node 9 llm system= user='{{#3.text#}}'").graph
+    assert [spec.id for spec in edited.nodes] == ["8", "7", "6-2", "6-1", "6", "5", "4", "3", "9", "2", "1"]
+    set_text = edit(graph, "set 3 user '{{#4.text#}}'").graph
+    assert [spec.id for spec in set_text.nodes] == [spec.id for spec in graph.nodes]
 
 
 # What may be touched
