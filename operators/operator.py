@@ -95,7 +95,7 @@ def config_of(
                 f"{class_name}(config): {', '.join(given)} belong in the OperatorConfig; or give the instruction as "
                 f"text: {class_name}('…', {given[0]}=…)"
             )
-        return config, Output(str) if not config.output_schema else Output()
+        return config, output_of(config)
     if not isinstance(config, str) and (not callable(config) or isinstance(config, type)):
         raise InputError(
             f"{class_name}(…) expects an instruction as text, a function that returns it, or an OperatorConfig; got "
@@ -111,6 +111,11 @@ def config_of(
         ), output
     except ValidationError as error:
         raise wrong_arguments(error, f"{class_name}(…)", list(arguments)) from error
+
+
+def output_of(config: OperatorConfig) -> Output[Any]:
+    """Return the type of the answers of a configuration: text, or what its `output_schema` describes."""
+    return Output() if config.output_schema else Output(str)
 
 
 def settings_of(class_name: str, settings: ModelSettings, **single: Any) -> dict[str, ModelSettings]:
@@ -247,6 +252,11 @@ class Operator(BaseOperator[T]):
     """
 
     config: OperatorConfig
+    # What `__init__` sets, for subclasses written for Chat2Graph, which set only `_config`.
+    _settled = True
+    _own_reasoner: Reasoner | None = None
+    _toolkit: Toolkit | None = None
+    _knowledge_base: KnowledgeBase | None = None
     _fills: ClassVar[bool] = True  # False for subclasses with an own `run`, which may use the instruction otherwise
     paths: ClassVar[tuple[str, ...]] = ()
     """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
@@ -328,6 +338,8 @@ class Operator(BaseOperator[T]):
     @_config.setter
     def _config(self, config: OperatorConfig) -> None:
         self.config = config
+        if "_output" not in vars(self):  # a subclass that does not call `__init__`
+            self._output: Output[Any] = output_of(config)
 
     def get_id(self) -> str:
         """Return the id of the operator."""
