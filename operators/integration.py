@@ -38,6 +38,8 @@ class Integration:
         formats: Formats of files (`Format`), by their names.
         commands: Functions with Typer's annotations, by the names of the commands below ``operad evaluate``.
         advice: What to do about nodes of the platform that do not run here, by their types.
+        writing: `Writing` of the values in texts and conditions of workflows that were imported from a format with the name
+            of the platform; empty if they are written as in other workflows.
         rehearsed: Functions that replace those of `Services.outside` of the same name in dry runs.
     """
 
@@ -47,6 +49,7 @@ class Integration:
     formats: Mapping[str, str] = field(default_factory=_none)
     commands: Mapping[str, str] = field(default_factory=_none)
     advice: Mapping[str, str] = field(default_factory=_none)
+    writing: str = ""
     rehearsed: Mapping[str, str] = field(default_factory=_none)
 
 
