@@ -170,7 +170,7 @@ def read_file(data: bytes, name: str) -> FlowFile:
         name: The name of the file, for errors.
 
     Raises:
-        InvalidError: The file is not JSON, or no AgentFlow v2; every issue is listed.
+        InvalidError: The file is not JSON, or not an AgentFlow v2; every issue is listed.
     """
     root = read_json(read_text(data, name), name)
     if issues := list(faults(root)):

@@ -91,7 +91,7 @@ KINDS: Mapping[str, Kind] = {
         f"executeFlowReturnResponseAs:options=userMessage|assistantMessage executeFlow{_STATE}"),
     REPLY: Kind("Direct Reply", 1, "#4DDBBB", "directReplyMessage:string*"),
 }  # fmt: skip
-"""Kinds by their names in files; notes are no nodes that run."""
+"""Kinds of the nodes that run, by their names in files."""
 
 WITHOUT_OUTPUT = (LOOP, REPLY)
 """Kinds without an edge to other nodes."""
@@ -100,7 +100,7 @@ _FIELD = re.compile(r"(?P<name>\w+):(?P<type>\w+)(?P<star>\*?)(?P<load>!?)(?:=(?
 
 
 def fields_of_kind(kind: str) -> list[Fields]:
-    """Return the fields of a kind as exported nodes list them under ``inputParams``."""
+    """Return the fields that exported nodes of that kind list under ``inputParams``."""
     top: list[Fields] = []
     levels = [top]
     for found in _FIELD.finditer(KINDS[kind].fields):
@@ -121,5 +121,5 @@ def fields_of_kind(kind: str) -> list[Fields]:
 
 
 def accepting(kind: str) -> Sequence[str]:
-    """Return the names of the fields of a kind whose variables Flowise fills in."""
+    """Return the names of the fields whose variables Flowise fills in."""
     return [field["name"] for field in fields_of_kind(kind) if field.get("acceptVariable")] if kind in KINDS else []

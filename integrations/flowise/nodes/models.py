@@ -56,7 +56,7 @@ def _schema(reading: Reading, field: str) -> Fields | None:
         elif kind in _TYPES:
             schema = dict(_TYPES[kind])
         elif kind != "string":
-            reading.remark(f"{field}[{number}].type", f"{kind!r} is no type that is known; a text is asked for")
+            reading.remark(f"{field}[{number}].type", f"the type {kind!r} is unknown; a text is asked for")
         properties[str(each.get("key"))] = {**schema, **described}
     if not properties:
         return None

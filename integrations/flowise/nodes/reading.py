@@ -164,7 +164,7 @@ class Reading:
                 return own.in_text
             if structured(self.node):
                 return Selector(f"structured_output.{inner}", self.node.id).in_text
-            self.remark(place, "a part of an answer that is no JSON by its form is not taken; the text stays as it is")
+            self.remark(place, "only an answer in JSON has parts; the text stays as it is")
             return None
 
         text = REFERENCE.sub(lambda found: output(found[1].strip()) or found[0], text)

@@ -35,7 +35,7 @@ def read_http(reading: Reading) -> None:
     if reading.node.fields["data"].get("credential"):
         reading.remark("credential", "is not sent; name the key as authorization: secret of the request node")
     if (given := inputs.get("responseType")) in ("arraybuffer", "base64"):
-        reading.remark("responseType", f"{given}: an answer that is no text is a file here")
+        reading.remark("responseType", f"{given}: an answer other than text is a file here")
     node_id = reading.add("request", params)
     if reading.file.mentions(node_id):
         expression = "a" if inputs.get("responseType") == "text" else "data(a)"

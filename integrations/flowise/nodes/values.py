@@ -50,7 +50,7 @@ def _case(reading: Reading, number: int, given: Fields) -> list[Any]:
         try:
             re.compile("" if "{{#" in pattern else pattern)
         except re.error:
-            reading.remark(f"{place}.value2", "is no regular expression of Python, which is needed here")
+            reading.remark(f"{place}.value2", "must be a regular expression of Python; the condition does not hold")
             return ["or", []]
         expression, *named = expression_of(left)
         right_expression, right_named = _shifted(pattern, len(named))
@@ -65,7 +65,9 @@ def _case(reading: Reading, number: int, given: Fields) -> list[Any]:
         return [None, [[value, "is", "true"]]]
     operator = _OPERATORS.get(kind, _STRING).get(operation)
     if operator is None:
-        reading.remark(f"{place}.operation", f"{operation!r} is no operation of a {kind}; the condition does not hold")
+        reading.remark(
+            f"{place}.operation", f"the operation {operation!r} is unknown for a {kind}; the condition does not hold"
+        )
         return ["or", []]
     condition: list[Any] = [_left(reading, number, kind, left), operator]
     if operator in ("empty", "not empty"):
