@@ -179,7 +179,7 @@ def read_file(data: bytes, name: str) -> FlowFile:
 
 
 def faults(root: Any) -> Iterator[Issue]:
-    """Yield the issues because of which the values of a file are no AgentFlow v2."""
+    """Yield the issues because of which the values of a file are not an AgentFlow v2."""
     fields = fields_of(root)
     missing = [key for key in ("nodes", "edges") if not isinstance(fields.get(key), list)]
     yield from (Issue("format", f"{key}: must be a list") for key in missing)

@@ -21,7 +21,7 @@ _KNOWLEDGE = "the agent looks nothing up; add a retriever before it, or a tool t
 
 
 def _fields(kind: str, **more: Mapping[str, str]) -> Table:
-    """Return the declarations of a kind's fields: those of its dialog are honoured, unless `more` says otherwise."""
+    """Return the declarations of the fields of one kind: those of its dialog are honoured, unless `more` says otherwise."""
     names = [str(field["name"]) for field in kinds.fields_of_kind(kind)]
     loads = [f"{field['name']}Config" for field in kinds.fields_of_kind(kind) if field.get("loadConfig")]
     declared = {name for each in more.values() for name in each}

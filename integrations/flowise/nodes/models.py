@@ -53,7 +53,7 @@ def _schema(reading: Reading, field: str) -> Fields | None:
         elif kind == "jsonArray":
             inner = json_or_text(each["jsonSchema"]) if isinstance(each.get("jsonSchema"), str) else None
             schema = {"type": "array", "items": _object(inner) if isinstance(inner, dict) else {"type": "object"}}
-        elif kind in _TYPES:
+        elif isinstance(kind, str) and kind in _TYPES:
             schema = dict(_TYPES[kind])
         elif kind != "string":
             reading.remark(f"{field}[{number}].type", f"the type {kind!r} is unknown; a text is asked for")
@@ -283,7 +283,7 @@ def _write_property(name: str, schema: Any) -> Fields:
         if items.get("type") == "string":
             return written | {"type": "stringArray"}
         return written | {"type": "jsonArray", "jsonSchema": json.dumps(fields_of(items.get("properties")), indent=4)}
-    return written | ({"type": given["type"]} if given.get("type") in _TYPES else {})
+    return written | ({"type": given["type"]} if given.get("type") in ("number", "boolean") else {})
 
 
 def write_agent(params: Fields, names: WrittenNames) -> Fields:
