@@ -33,10 +33,9 @@ def secrets_of(graph: NodeGraph) -> list[Secret]:
 
 def file_secrets(graph: NodeGraph) -> dict[str, str]:
     """Return the values of secrets that the file of an imported workflow contains, by name."""
-    kept = graph.extra.get("dify")
-    values = cast("Mapping[str, Any]", kept).get("secrets") if isinstance(kept, Mapping) else None
-    given: Mapping[str, Any] = cast("Mapping[str, Any]", values) if isinstance(values, Mapping) else {}
-    return {name: value for name, value in given.items() if isinstance(value, str)}
+    kept = [cast("Mapping[str, Any]", each) for each in graph.extra.values() if isinstance(each, Mapping)]
+    given = [cast("Mapping[str, Any]", each["secrets"]) for each in kept if isinstance(each.get("secrets"), Mapping)]
+    return {name: value for each in given for name, value in each.items() if isinstance(value, str)}
 
 
 def without_file_secrets(graph: NodeGraph) -> NodeGraph:
@@ -44,9 +43,12 @@ def without_file_secrets(graph: NodeGraph) -> NodeGraph:
     values = tuple(file_secrets(graph).values())
     if not values:
         return graph
-    kept = {**cast("Mapping[str, Any]", graph.extra["dify"])}
-    del kept["secrets"]
-    extra = {**graph.extra, "dify": kept}
+    extra: Mapping[str, Any] = {
+        name: {key: value for key, value in cast("Mapping[str, Any]", kept).items() if key != "secrets"}
+        if isinstance(kept, Mapping)
+        else kept
+        for name, kept in graph.extra.items()
+    }
     return replace(
         graph,
         nodes=[replace(spec, extra=_without(spec.extra, values)) for spec in graph.nodes],

@@ -133,10 +133,11 @@ def holds(condition: Condition, variables: Variables) -> bool:
         ConditionError: The value of the variable does not support the comparison.
     """
     expected = condition.value
+    operator = normal(condition.operator)
     if isinstance(expected, Text):
-        expected = variables.text(expected)
+        expected = variables.compared(variables.text(expected), operator)
     try:
-        return compare(variables.get(condition.variable), condition.operator, expected)
+        return compare(variables.compared(variables.get(condition.variable), operator), operator, expected)
     except ConditionError as error:
         raise ConditionError(f"variable {str(condition.variable)!r}: {error}") from error
 

@@ -36,6 +36,8 @@ class Integration:
             the names of the types; a file with nodes of another type needs trust.
         commands: Functions with Typer's annotations, by the names of the commands below ``operad evaluate``.
         advice: What to do about nodes of the platform that do not run here, by their types.
+        writing: `Writing` of the values in texts and conditions of workflows that were imported from a format with the name
+            of the platform; empty if they are written as in other workflows.
         rehearsed: Functions that replace those of `Services.outside` of the same name in dry runs.
     """
 
@@ -45,6 +47,7 @@ class Integration:
     formats: Mapping[str, str] = field(default_factory=_none)
     commands: Mapping[str, str] = field(default_factory=_none)
     advice: Mapping[str, str] = field(default_factory=_none)
+    writing: str = ""
     rehearsed: Mapping[str, str] = field(default_factory=_none)
 
 

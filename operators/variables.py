@@ -195,7 +195,7 @@ class Variables:
         messages: Messages of nodes, whose outputs are the variables; a message without outputs has the variable
             ``text``.
         assigned: For each variable, the nodes that may have assigned it, in order.
-        writing: Representation of values in texts.
+        writing: Representation of values in texts and conditions.
     """
 
     def __init__(
@@ -231,6 +231,10 @@ class Variables:
                     return outputs[key]
         outputs = self._outputs[selector.node]
         return outputs[selector.variable] if selector.variable in outputs else _part_at(outputs, selector.variable)
+
+    def compared(self, value: Any, operator: str) -> Any:
+        """Return a value as conditions compare it by an operator."""
+        return self._writing.compared(value, operator)
 
     def text(self, template: Text, *, answer: bool = False) -> str:
         """Return the template with its variables replaced by their values.
@@ -364,16 +368,22 @@ def as_dify(value: Any) -> str:
             return as_text(value)
 
 
+def _unchanged(value: Any, operator: str) -> Any:
+    return value
+
+
 class Writing(NamedTuple):
-    """Representation of values in texts.
+    """Representation of values in texts and conditions.
 
     Attributes:
         text: Form in texts.
         answer: Form in answers to the user.
+        compared: Function that returns a value as conditions compare it, given the value and the comparison.
     """
 
     text: Callable[[Any], str]
     answer: Callable[[Any], str]
+    compared: Callable[[Any, str], Any] = _unchanged
 
 
 PLAIN = Writing(as_text, as_text)

@@ -15,6 +15,7 @@ OUTCOMES = {
     "Dify": DATA / "dify_cases" / "outcomes.json",
     "ComfyUI": DATA / "comfyui_cases" / "outcomes.json",
     "Coze": DATA / "coze_cases" / "outcomes.json",
+    "Flowise": DATA / "flowise_cases" / "outcomes.json",
     "Chat2Graph": DATA / "chat2graph_cases" / "outcomes.json",
     "AWEL": DATA / "awel_cases" / "outcomes.json",
 }
@@ -28,7 +29,7 @@ HEAD = """\
 This page lists features of other platforms' files, each tested with files of our own: first those that Operad runs
 differently, refuses or cannot compare, then those that give the same.
 
-*Differently*: for Dify and Coze, `operad check` names node and field, and the file runs only with `--lossy`; for ComfyUI,
+*Differently*: for Dify, Coze and Flowise, `operad check` names node and field, and the file runs only with `--lossy`; for ComfyUI,
 `operad convert` names node and value; for Chat2Graph and AWEL, the difference is by design. *Refused*: the error names
 the place, the reason and the fix.
 """
@@ -41,6 +42,8 @@ SAME = {
     "accepted.",
     "Coze": "*The same*: the outputs are those that follow from the nodes' parameters, written by hand. Coze runs only on "
     "its own servers, so these files did not run there; a scripted model answers with its prompt.",
+    "Flowise": "*The same*: the answer is the one that follows from the code of Flowise's engine, written by hand. No server of "
+    "Flowise ran these files; a scripted model answers with its prompt.",
     "Chat2Graph": "*The same*: the result is the one that follows from Chat2Graph's design, written by hand. Its program did "
     "not run these files; those in Python use its names for Operad's classes.",
     "AWEL": "*The same*: the result is that of AWEL's own runner in dbgpt, which each test runs on the same DAG, beside "

@@ -7,13 +7,14 @@ from collections.abc import Iterator, Mapping
 from operad.flows.formats.fields import Table, Use
 from operad.integrations.coze import remarks as coze
 from operad.integrations.dify import remarks as dify
+from operad.integrations.flowise import remarks as flowise
 
 HEAD = """\
 # Fields of imported files
 
 <!-- Written by docs/make/reference.py from integrations/*/remarks.py. -->
 
-This page lists every field of Dify files and Coze archives, and how Operad handles it. It is made from the declarations
+This page lists every field of Dify and Flowise files and Coze archives, and how Operad handles it. It is made from the declarations
 that `operad check`, `convert` and `run` use ([formats](../formats.md#imported-files)). Nested fields have a path with
 dots; `*` stands for any name.
 
@@ -35,7 +36,8 @@ def page() -> str:
                "Edges": dify.EDGE} | {f"`{name}`": each for name, each in dify.NODES.items()}  # fmt: skip
     of_coze = {"Every node": coze.AROUND | Table(None, {"parameters": coze.ANY_NODE}), "Plugins": coze.PLUGIN}
     of_coze |= {f"`{name}`": each for name, each in coze.NODES.items()}
-    return "\n".join([HEAD, *_section("Dify", of_dify), *_section("Coze", of_coze)])
+    of_flowise = {f"`{kind}`": each for kind, each in flowise.FIELDS.items()}
+    return "\n".join([HEAD, *_section("Dify", of_dify), *_section("Coze", of_coze), *_section("Flowise", of_flowise)])
 
 
 def _section(platform: str, tables: Mapping[str, Table]) -> Iterator[str]:

@@ -108,6 +108,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Workflows of operators": {
         "no-operators": ("the workflow has no operators", "`workflow.add_operator(facts)`"),
         "duplicate-id": ("two operators or nodes have the same id", "change one: `id: 4`"),
+        "loop": (
+            "a loop of a Flowise file has no counterpart here",
+            "change what the message names",
+        ),
         "cycle": (
             "operators, nodes or sub-jobs wait for each other, or a part contains itself",
             "remove one of the edges",

@@ -10,9 +10,10 @@ from typing import Any
 from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import file_secrets
+from operad.operators.integration import integrations, named
 from operad.operators.node import NodeOperator
 from operad.operators.services import Services
-from operad.operators.variables import DIFY, Selector, Values, Variables
+from operad.operators.variables import Selector, Values, Variables
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.operator import BaseOperator
@@ -69,7 +70,9 @@ class _Assembly:
         self._checker = checker
         self._services = services
         self._platform = platform
-        self._writing = DIFY if "dify" in graph.extra else None
+        self._writing = next(
+            (named(each.writing) for each in integrations() if each.writing and each.name in graph.extra), None
+        )
         self._file_secrets = file_secrets(graph)
         # By variable, the nodes that assign it; for variables of the conversation also the containers around them:
         self._assigners: dict[Selector, list[str]] = {}  # those that pass the new value on to later nodes (loops)
@@ -100,9 +103,9 @@ class _Assembly:
         not_last = {edge.source for edge in graph.edges} | {CONVERSATION}
         tails = [node for node_id, node in nodes.items() if node_id not in not_last]
         outcome = self._body_outcome(parent, nodes) if parent else self._workflow_outcome(nodes)
-        # Inside a container, and in Dify's workflows, a level may end without a result if every tail is skipped: there the
-        # outcome also follows the start node.
-        always_ends = bool(parent) or self._writing is DIFY
+        # Inside a container, and in workflows of other platforms, a level may end without a result if every tail is skipped:
+        # there the outcome also follows the start node.
+        always_ends = bool(parent) or self._writing is not None
         workflow.add_operator(outcome, [*tails, nodes[start]] if always_ends and nodes[start] not in tails else tails)
         return workflow
 

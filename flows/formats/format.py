@@ -18,7 +18,7 @@ from operad.operators.services import Services
 from operad.runtime.values.errors import InputError, Issue, shorten
 
 _DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
-"""Keys of a stored difference between a file and what its format would write by itself (`dify.overlay`)."""
+"""Keys of a stored difference between a file and what its format would write by itself (`formats.overlay`)."""
 
 
 def check_nodes(graph: NodeGraph, services: Services | None = None) -> list[Issue]:

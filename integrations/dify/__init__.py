@@ -8,6 +8,7 @@ _INDEX = "index the documents beside the workflow: `knowledge` of the services n
 
 INTEGRATION = Integration(
     name="dify",
+    writing="operad.operators.variables:DIFY",
     formats={"dify": "operad.integrations.dify.format:DIFY"},
     advice={
         "datasource": _SOURCE,

@@ -242,9 +242,11 @@ def is_it(data: bytes) -> bool:
 
 
 _KEYS_OF_OTHERS = re.compile(
-    rb"""^operad\b|["']?(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:""", re.MULTILINE
+    rb"""^operad\b|["']?(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""|["'](inputParams|inputAnchors|[a-zA-Z]+Agentflow)["']""",
+    re.MULTILINE,
 )
-"""Keys in files of other formats: Operad's, Chat2Workflow's, ComfyUI's, Coze's."""
+"""Keys in files of other formats: Operad's, Chat2Workflow's, ComfyUI's, Coze's, Flowise's."""
 
 
 def _read(data: bytes, name: str) -> NodeGraph:

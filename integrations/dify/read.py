@@ -8,11 +8,11 @@ from dataclasses import replace
 from typing import Any, TypeVar, cast
 
 from operad.flows.check import CONVERSATION
+from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
-from operad.integrations.dify.overlay import apply_difference, change
 from operad.integrations.dify.write import (
     ABSENT,
     EXTRA,

@@ -12,6 +12,7 @@ from uuid import NAMESPACE_URL, uuid5
 from pydantic import BaseModel
 
 from operad.flows.check import CONVERSATION
+from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -24,7 +25,6 @@ from operad.integrations.dify.nodes.failure import read_failure, write_failure
 from operad.integrations.dify.nodes.node_mapping import NodeContext
 from operad.integrations.dify.nodes.sources import http_type
 from operad.integrations.dify.nodes.tools import tool_type
-from operad.integrations.dify.overlay import apply_difference, change
 from operad.integrations.dify.plugins import needed_plugin
 
 VERSION = "0.4.0"

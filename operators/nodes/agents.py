@@ -9,7 +9,7 @@ from pydantic import Field
 
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
-from operad.operators.nodes.models import AskingNode, AskingParams, Memory, answer_of, latest_turns
+from operad.operators.nodes.models import AskingNode, AskingParams, Memory, answer_of, remembered
 from operad.operators.secrets import secret_uses_of
 from operad.operators.variables import Text, VariableType
 from operad.runtime.events.interrupts import interrupt
@@ -73,7 +73,7 @@ class Agent(AskingNode[AgentParams]):
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model, which may call the tools."""
         params, job = self.params, call.job
-        turns = latest_turns(job.turns, params.memory.turns) if params.memory is not None else []
+        turns = remembered(call, params.memory) if params.memory is not None else []
         async with connections() as opened:
             known = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
             tools = tuple(self._service("tool", name, known, "tools") for name in params.tools)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime, timezone
 from pathlib import Path
 from typing import Annotated, Any, NamedTuple, cast
 
@@ -102,7 +103,7 @@ def items_of(node: NodeOperator[Any], call: NodeCall, selector: Selector) -> Seq
 
 
 def _system_inputs(job: Job) -> dict[str, Any]:
-    """Return the inputs that every job provides: ``sys.query`` and the other system variables of Dify."""
+    """Return the inputs that every job provides: ``sys.query`` and the other system variables of Dify; the earlier turns as a text."""
     return {
         **({"sys.query": job.goal} if job.goal else {}),
         "sys.files": [],
@@ -113,6 +114,10 @@ def _system_inputs(job: Job) -> dict[str, Any]:
         "sys.workflow_id": "",
         "sys.workflow_run_id": job.id,
         "sys.timestamp": int(time.time()),
+        "sys.time": datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "sys.history": "\n".join(
+            f"{'Human' if each.role == 'user' else 'Assistant'}: {each.text}" for each in job.turns
+        ),
     }
 
 

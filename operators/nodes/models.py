@@ -190,6 +190,9 @@ class Memory(NamedTuple):
 
     turns: Annotated[int | None, Field(ge=0, description="The number of exchanges, the latest ones; null for all.")]
     query: Annotated[Text, Field(description="The message after them.")] = Text()
+    messages: Annotated[
+        list[PromptMessage], Field(description="Messages of this run, between the earlier exchanges and the query.")
+    ] = []
 
 
 CONTEXT = "{{context}}"
@@ -279,7 +282,8 @@ class LLM(AskingNode[LLMParams]):
     async def compute(self, call: NodeCall) -> NodeResult:
         """Ask the model with the messages, files and earlier turns."""
         params = self.params
-        named = [*params.files, *(each for message in params.prompt for each in _file_variables(message))]
+        shown = [*params.prompt, *(params.memory.messages if params.memory else ())]
+        named = [*params.files, *(each for message in shown for each in _file_variables(message))]
         named += params.memory.query.selectors if params.memory else []
         files = [file for selector in dict.fromkeys(named) for file in _files_of(call.get(selector))]
         turns: list[Turn] = []
@@ -291,7 +295,7 @@ class LLM(AskingNode[LLMParams]):
             elif text.strip():
                 turns.append(Turn(role=message.role, text=text))
         if params.memory is not None:
-            turns += latest_turns(call.job.turns, params.memory.turns)
+            turns += remembered(call, params.memory)
             query = call.text(params.memory.query)
             turns += [Turn(role="user", text=query)] if query.strip() else []
         system = "\n\n".join(rules)
@@ -330,6 +334,15 @@ _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 def _file_variables(message: PromptMessage) -> Sequence[Selector]:
     """Return the variables whose files are attached to a message."""
     return message.text.selectors if message.role == "user" and not message.jinja else ()
+
+
+def remembered(call: NodeCall, memory: Memory) -> list[Turn]:
+    """Return the earlier exchanges of a conversation that a model sees, and the messages of this run after them."""
+    turns = latest_turns(call.job.turns, memory.turns)
+    for message in memory.messages:
+        if message.role != "system" and (text := call.text(message.text)).strip():
+            turns.append(Turn(role=message.role, text=text))
+    return turns
 
 
 def latest_turns(turns: Sequence[Turn], exchanges: int | None) -> list[Turn]:

@@ -45,7 +45,7 @@ def render(
 
     Untrusted text (files, messages, passages, inputs) is fenced as data. Empty sections are left out; a single goal has
     no heading, and there is no system message without content. Examples and earlier turns are messages of their own,
-    before the last one. If there are both, the examples are put into the system message, because they do not belong to
+    before the last one, which is left out if it is empty. If there are both, the examples are put into the system message, because they do not belong to
     the conversation.
 
     An instruction that contains values is in the system message up to the first paragraph with a value. The rest is a
@@ -132,7 +132,7 @@ def render(
         *([Message.system(system)] if system else []),
         *examples,
         *turns,
-        Message.user(body, *attached),
+        *([Message.user(body, *attached)] if body or attached or not turns else []),
     ]
 
 

@@ -11,11 +11,11 @@ from amounts import amount, sample
 from operad.flows.assemble import assemble
 from operad.flows.check import check
 from operad.flows.formats import chat2workflow
+from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.format import DIFY, dump, is_it, load, losses
 from operad.integrations.dify.layout import places
-from operad.integrations.dify.overlay import apply_difference, change
 from operad.integrations.dify.plugins import needed_plugin
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
