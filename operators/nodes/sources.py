@@ -138,7 +138,7 @@ class ToolNode(NodeOperator[ToolParams]):
         files = self.services.kept_files(result, f"{self.type}-{self.get_id()}")
         if isinstance(result, Blob) or is_mixed(result):
             parts: list[str | Blob] = [result] if isinstance(result, Blob) else result
-            if self._writing is DIFY:  # there, files are no part of the text
+            if self._writing is DIFY:  # there, the text excludes files
                 parts = [each for each in parts if isinstance(each, str)]
             result = "\n".join(map(str, parts))
         value = result

@@ -9,7 +9,7 @@ from changed_scalars import sampled
 from dify_runs import run_dify
 
 from operad.flows.formats.operad import OPERAD
-from operad.integrations.dify.format import DIFY
+from operad.integrations.dify.format import DIFY, dump_over
 from operad.runtime.values.errors import OperadError
 
 CASES = Path(__file__).parents[2] / "data" / "dify_cases"
@@ -31,7 +31,7 @@ async def test_any_scalar_of_another_type_gives_a_workflow_or_issues(seed):
                 continue
             issues = [*DIFY.check(graph.runnable), *DIFY.remarks(graph), *DIFY.losses(graph)]
             assert issues is not None
-            assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(DIFY.dump_over(graph, text)), (
+            assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(dump_over(graph, text)), (
                 file,
                 path,
                 strange,
@@ -67,7 +67,7 @@ def test_a_value_that_dify_refuses_is_named_and_written_back(path, value):
     graph, text = code_with({"retry_config": retry})
     said = [remark for remark in DIFY.remarks(graph) if remark.lossy]
     assert [(remark.node, remark.field) for remark in said] == [("2", f"retry_config.{path}")]
-    assert yaml.safe_load(DIFY.dump_over(graph, text)) == yaml.safe_load(text)
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
 
 
 def code_with(fields):
