@@ -156,7 +156,7 @@ CASES = {
             "undefined-variable",
             "9",
             "outputs[0].value: 'f.kind' of '1': 'f' is a file, which has no 'kind'; it has: type, name, size, "
-            "extension, mime_type; its text is what a document-extractor gives",
+            "extension, mime_type, transfer_method, url, remote_url, related_id; its text is what a document-extractor gives",
         ),
     ),
     "not-before": (
