@@ -14,7 +14,15 @@ from operad.operators.named_params import named_place
 from operad.operators.node import Fault, NodeOperator, Reference, references_in
 from operad.operators.node_params import readable
 from operad.operators.services import Services
-from operad.operators.variables import FILE_PARTS, Selector, VariableType, no_file_part, part_type, whole
+from operad.operators.variables import (
+    FILE_PARTS,
+    WITHOUT_FILES,
+    Selector,
+    VariableType,
+    no_file_part,
+    part_type,
+    whole,
+)
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError, Issue, shorten
@@ -381,6 +389,8 @@ class Checker:
         return named_place(node_type.params_type, where) if node_type else where
 
     def _check_variable(self, node_id: str, reference: Reference, outputs: Mapping[str, VariableType]) -> None:
+        if "dify" in self.graph.extra and reference.accepts == WITHOUT_FILES:  # a file in a text is empty there
+            reference = reference._replace(accepts=tuple(T))
         who = f"node {reference.selector.node!r} ({self._by_id[reference.selector.node].type})"
         if fault := reference_fault(reference, outputs, who, self._hints):
             self._report(fault.code, f"{self._param_path(node_id, fault.where)}: {fault.what}", node_id)

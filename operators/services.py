@@ -16,6 +16,7 @@ from urllib.parse import urlencode
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.sandbox.template import TemplateLimits
 from operad.operators.secrets import FindSecret, find_secret
+from operad.operators.variables import files_in
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB, Fetched, Guard, fetch
 from operad.operators.web.search import SearchProvider
@@ -25,7 +26,8 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.tool import Tool, ToolSource, as_tools
 from operad.runtime.tools.toolkit import Tools
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.file import FileDescriptor, suffix_of
+from operad.runtime.values.model_text import told
 from operad.runtime.workflow.workflow import Workflow
 
 # Conversations: variables that are kept between the runs of a session.
@@ -199,6 +201,21 @@ class Services:
                     return FileDescriptor.of(path)
         except OSError as error:
             raise InputError(f"{self._folder}: {stem}{suffix} cannot be written: {error.strerror or error}") from error
+
+    def kept_files(self, result: Any, name: str) -> list[FileDescriptor]:
+        """Return the files in the result of a tool: those that it names, and its images and the like, which are written.
+
+        Args:
+            result: The result.
+            name: Name of the files that have none of their own.
+
+        Raises:
+            InputError: A file cannot be written.
+        """
+        _, blobs = told(result)
+        stems = [(Path(blob.name).stem or name, blob) for blob in blobs]
+        written = [self.write(stem, suffix_of(blob.media_type), blob.data) for stem, blob in stems]
+        return [*files_in(result), *written]
 
 
 _UNSAFE = re.compile(r"[^\w.-]+")

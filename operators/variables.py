@@ -2,8 +2,8 @@
 
 The outputs of a node are variables. Another node refers to a variable by a selector, ``id.variable`` in YAML and
 ``[variable, id]`` in lists, or in a text by ``{{#id.variable#}}``, the id with or without quotes (Chat2Workflow,
-section 2.4). Names of parts may follow the name of the variable, separated by dots: a field of an object, or the
-``type``, ``name``, ``size``, ``extension`` or ``mime_type`` of a file.
+section 2.4). Names of parts may follow the name of the variable, separated by dots: a field of an object, or a property
+of a file (`FILE_PARTS`).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from typing import Annotated, Any, NamedTuple, cast
+from uuid import NAMESPACE_URL, uuid5
 
 from pydantic import Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -96,8 +97,12 @@ FILE_PARTS: Mapping[str, VariableType] = {
     "size": T.NUMBER,
     "extension": T.STRING,
     "mime_type": T.STRING,
+    "transfer_method": T.STRING,
+    "url": T.STRING,
+    "remote_url": T.STRING,
+    "related_id": T.STRING,
 }
-"""Accessible properties of a file."""
+"""Accessible properties of a file, by Dify's names."""
 
 FILE_FIELDS = (*FILE_PARTS, "filename")
 """Keys of a file in code and templates, where it is the object of `plain`."""
@@ -276,14 +281,32 @@ def part_type(kind: VariableType, path: str) -> VariableType | None:
 
 
 def file_parts(file: FileDescriptor) -> dict[str, Any]:
-    """Return the accessible properties of a file: `FILE_PARTS`."""
+    """Return the accessible properties of a file: `FILE_PARTS`.
+
+    A file has no public address here: its URL is its path on this machine, and its id is one of this URL.
+    """
+    url = file.path.as_uri() if file.path.is_absolute() else file.path.as_posix()
     return {
         "type": file_type(file),
         "name": file.name,
         "size": file.size,
         "extension": file.path.suffix or (file.name[file.name.rfind(".") :] if "." in file.name else ""),
         "mime_type": file.mime_type,
+        "transfer_method": "local_file",
+        "url": url,
+        "remote_url": url,
+        "related_id": str(uuid5(NAMESPACE_URL, url)),
     }
+
+
+def files_in(value: Any) -> Iterator[FileDescriptor]:
+    """Yield the files in a value, in order."""
+    if isinstance(value, FileDescriptor):
+        yield value
+    elif isinstance(value, Mapping | list | tuple):
+        inner = cast("Values", value).values() if isinstance(value, Mapping) else cast("Sequence[Any]", value)
+        for each in inner:
+            yield from files_in(each)
 
 
 def no_file_part(what: str, part: str, fields: Iterable[str] = FILE_FIELDS) -> str:
@@ -340,6 +363,18 @@ def as_text(value: Any) -> str:
             return json.dumps(plain(value), ensure_ascii=False, default=str)
 
 
+def as_answer(value: Any) -> str:
+    """Return a value as a text for people: files are Markdown links, and images are shown."""
+    match value:
+        case FileDescriptor():
+            link = f"[{value.name}]({file_parts(value)['url']})"
+            return f"!{link}" if file_type(value) == "image" else link
+        case [FileDescriptor(), *_] | (FileDescriptor(), *_):
+            return "\n".join(as_answer(each) for each in value)
+        case _:
+            return as_text(value)
+
+
 def as_markdown(value: Any) -> str:
     """Return a value as in answers of Dify: lists are Markdown lists, objects are indented JSON."""
     match value:
@@ -350,7 +385,7 @@ def as_markdown(value: Any) -> str:
         case bool() | float():
             return str(value)
         case _:
-            return as_text(value)
+            return as_answer(value)
 
 
 def as_dify(value: Any) -> str:
@@ -386,7 +421,7 @@ class Writing(NamedTuple):
     compared: Callable[[Any, str], Any] = _unchanged
 
 
-PLAIN = Writing(as_text, as_text)
+PLAIN = Writing(as_text, as_answer)
 DIFY = Writing(as_dify, as_markdown)
 """Representation in the texts of workflows imported from Dify."""
 

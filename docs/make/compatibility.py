@@ -11,6 +11,9 @@ from typing import Any
 from architecture import ROOT
 
 DATA = ROOT / "test" / "unit" / "data"
+SERVER_RULES = DATA / "dify_cases" / "server_rules.json"
+"""Rules that Dify's server adds to its engine, with the test files that show them."""
+
 OUTCOMES = {
     "Dify": DATA / "dify_cases" / "outcomes.json",
     "ComfyUI": DATA / "comfyui_cases" / "outcomes.json",
@@ -36,7 +39,7 @@ the place, the reason and the fix.
 
 SAME = {
     "Dify": "*The same*: outputs, order of answers and nodes that ran are those of Dify's own engine, graphon. `make "
-    "conformance` runs both; files that Dify's server changes before its engine gets them are compared as changed.",
+    "conformance` runs both, the engine with the rules of Dify's server that decide on a result: see below.",
     "ComfyUI": "*The same*: the prompt is the one that ComfyUI's page sends to its server, written by hand by the rules of "
     "that page. No server ran these files; the conversion is also tested with 32 prompts that a server of ComfyUI 0.3.64 "
     "accepted.",
@@ -79,7 +82,16 @@ def _section(platform: str) -> Iterator[str]:
     yield "\n| the same | cases | files |\n|---|---|---:|"
     for feature, details in sorted(same.items()):
         yield f"| {feature} | {'; '.join(sorted(details))} | {files[feature]} |"
+    if platform == "Dify":
+        yield from _server_rules(folder)
     yield ""
+
+
+def _server_rules(folder: Path) -> Iterator[str]:
+    yield "\n| Dify's server adds to its engine | here | files |\n|---|---|---|"
+    for rule in json.loads(SERVER_RULES.read_text(encoding="utf-8")):
+        files = ", ".join(f"[{name}](../../{_file(folder, name).relative_to(ROOT)})" for name in rule["cases"])
+        yield f"| {rule['rule']} | {rule['here']} | {files} |"
 
 
 def _file(folder: Path, name: str) -> Path:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import takewhile
 from typing import Any
 
 from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
@@ -74,16 +73,14 @@ class _Assembly:
             (named(each.writing) for each in integrations() if each.writing and each.name in graph.extra), None
         )
         self._file_secrets = file_secrets(graph)
-        # By variable, the nodes that assign it; for variables of the conversation also the containers around them:
-        self._assigners: dict[Selector, list[str]] = {}  # those that pass the new value on to later nodes (loops)
-        self._keepers: dict[Selector, list[str]] = {}  # all of them, because the value is kept for the next run
+        # By variable, the nodes that assign it; for variables of the conversation also the containers around them, which
+        # pass the new value on to later nodes.
+        self._assigners: dict[Selector, list[str]] = {}
         for spec in graph.nodes:
             for target in checker.nodes[spec.id].assigns:
                 around = graph.around(spec.id) if target.node == CONVERSATION else []
-                loops = takewhile(lambda each: graph.by_id[each].type == "loop", around)
-                for by_variable, containers in ((self._assigners, loops), (self._keepers, around)):
-                    listed = by_variable.setdefault(target, [])
-                    listed += [node_id for node_id in (spec.id, *containers) if node_id not in listed]
+                listed = self._assigners.setdefault(target, [])
+                listed += [node_id for node_id in (spec.id, *around) if node_id not in listed]
 
     def level(self, parent: str) -> Workflow:
         """Return the workflow that runs inside a container; for an empty id, the whole workflow."""
@@ -113,7 +110,7 @@ class _Assembly:
         """Return a node that can run, with the workflow inside it if it is a container."""
         checked = self._checker.nodes[node_id]
         is_container = bool(checked.body_starts_with)
-        carried = [target for target, assigners in self._keepers.items() if is_container and node_id in assigners]
+        carried = [target for target, assigners in self._assigners.items() if is_container and node_id in assigners]
         assigned = {
             selector: earlier
             for selector in [*(reference.selector for reference in checked.references), *carried]
@@ -142,11 +139,9 @@ class _Assembly:
             if self._checker.comes_before(assigner, ancestor)
         ]
 
-    def _all_assigners(
-        self, selector: Selector, level: str, among: Mapping[Selector, Sequence[str]] | None = None
-    ) -> list[str]:
+    def _all_assigners(self, selector: Selector, level: str) -> list[str]:
         """Return the nodes of a level that may assign a variable, in the order of execution."""
-        assigners = (self._assigners if among is None else among).get(selector, ())
+        assigners = self._assigners.get(selector, ())
         on_level = (assigner for assigner in assigners if self._graph.by_id[assigner].parent == level)
         return sorted(on_level, key=self._checker.count_before)
 
@@ -165,11 +160,10 @@ class _Assembly:
         """Return the last operator of a container, which gathers the results and the variables assigned in a pass."""
         container = self._checker.nodes[parent]
         results = [selector for _, selector in container.results]
-        by_variable = self._assigners if container.sequential else self._keepers
         assigned = {
             target: node_ids
-            for target in by_variable
-            if target.node in (parent, CONVERSATION) and (node_ids := self._all_assigners(target, parent, by_variable))
+            for target in self._assigners
+            if target.node in (parent, CONVERSATION) and (node_ids := self._all_assigners(target, parent))
         }
         answering = self._answering_nodes(parent)
         reads = [selector.node for selector in results] + [each for group in assigned.values() for each in group]
@@ -194,9 +188,7 @@ class _Assembly:
         """Return the last operator of the workflow, which gathers the outputs and keeps conversation variables."""
         ends = [node_id for node_id, node in nodes.items() if node.ends and not node.answers]
         assigned = {
-            target: self._all_assigners(target, "", self._keepers)
-            for target in self._keepers
-            if target.node == CONVERSATION
+            target: self._all_assigners(target, "") for target in self._assigners if target.node == CONVERSATION
         }
         answering = self._answering_nodes("")
         conversations = self._services.conversations

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, cast
 
-from operad.flows.formats.shapes import fields_of, list_of
+from pydantic import TypeAdapter, ValidationError
+
+from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.runtime.values.errors import InputError, Issue
 
 
@@ -54,11 +56,13 @@ class Declared:
         use: The effect of the field.
         behaviour: The behaviour here instead; only for a note, a loss and a refusal.
         when: Condition on the value of the field; a value that does not meet it has no effect.
+        kind: Reader of a scalar of one type, which files may write as text; None for other fields.
     """
 
     use: Use
     behaviour: str = ""
     when: Callable[[Any], bool] = is_set
+    kind: TypeAdapter[Any] | None = None
 
 
 Behaviour = str | tuple[str, Callable[[Any], bool]]
@@ -123,6 +127,54 @@ def table(
     return made
 
 
+def typed(kinds: Mapping[str, Any]) -> Table:
+    """Return the declarations of scalars by their paths, with their types; `read_typed` reads them.
+
+    Example:
+        >>> read_typed({"limit": {"size": "3"}, "wait": "long"}, typed({"limit.size": int, "wait": int}))
+        {'limit': {'size': 3}}
+    """
+    made = NOTHING
+    for path, kind in kinds.items():
+        adapter: TypeAdapter[Any] = TypeAdapter(kind)
+        says = f"must be {_described(kind)}; its default is used"
+        made |= _nested(path, Declared(Use.LOSSY, says, _misfit(adapter), adapter))
+    return made
+
+
+def _described(kind: object) -> str:
+    return "true or false" if kind in (bool, bool | None) else "a whole number"
+
+
+def _misfit(adapter: TypeAdapter[Any]) -> Callable[[Any], bool]:
+    """Return the condition that a value cannot be read as a type."""
+    return lambda value: _read(value, adapter) is _REFUSED
+
+
+def _read(value: Any, adapter: TypeAdapter[Any]) -> Any:
+    try:
+        return adapter.validate_python(value)
+    except (ValidationError, UnicodeEncodeError):  # half of a surrogate pair, which pydantic cannot name
+        return _REFUSED
+
+
+_REFUSED = object()
+
+
+def read_typed(fields: Fields, known: Table) -> Fields:
+    """Return a mapping with its typed scalars as their types; those that cannot be read as such are left out."""
+    read = {key: _typed_value(value, known.inner.get(key, NOTHING)) for key, value in fields.items()}
+    return {key: value for key, value in read.items() if value is not _REFUSED}
+
+
+def _typed_value(value: Any, known: Table) -> Any:
+    if known.declared and known.declared.kind:
+        return _read(value, known.declared.kind)
+    if known.inner and isinstance(value, list):
+        return [_typed_value(each, known) for each in cast("list[Any]", value)]
+    return read_typed(fields_of(value), known) if known.inner and isinstance(value, dict) else value
+
+
 def _nested(path: str, declared: Declared) -> Table:
     """Return a table that declares the field at a path with dots."""
     made = Table(declared)
@@ -172,20 +224,24 @@ class Owner(NamedTuple):
         return Remark(self.node, self.title, field, declared.behaviour, declared.use is Use.LOSSY)
 
 
-def remarks_on(value: Any, known: Table, owner: Owner, unknown: Use = Use.LOSSY, place: str = "") -> Iterator[Remark]:
+def remarks_on(
+    value: Any, known: Table, owner: Owner, unknown: Use | None = Use.LOSSY, place: str = ""
+) -> Iterator[Remark]:
     """Yield the remarks on the fields of a mapping.
 
     Args:
         value: The mapping.
         known: The declarations of its fields.
         owner: The node or workflow that has the fields.
-        unknown: The effect of an unknown field; one that is not set is at most a note.
+        unknown: The effect of an unknown field; one that is not set is at most a note. None for no remark.
         place: The path of the mapping, with a dot at the end; empty for the whole file.
     """
     for key, item in fields_of(value).items():
         path, found = f"{place}{key}", known.of(key)
+        if found is None and unknown is None:
+            continue
         if found is None:
-            use = unknown if is_set(item) else Use.NOTE
+            use = unknown if unknown and is_set(item) else Use.NOTE
             yield owner.remark(
                 path, Declared(use, "is an unknown field and is not read; remove it if the workflow does not need it")
             )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import Any, cast
 
 from operad.flows.formats.fields import (
     NOTHING,
@@ -19,15 +19,17 @@ from operad.flows.formats.fields import (
     unless,
 )
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.formats.variable_types import VariableTypes
+from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.in_workflow import selectors_named
 from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
+from operad.integrations.dify.typed_fields import typed_fields
 from operad.integrations.dify.write import EXTRA, Writer, read_type, values_of
 from operad.operators.nodes.models import SAMPLING
-from operad.operators.variables import Selector
+from operad.operators.variables import Selector, Text
 from operad.runtime.policies.policy import ERROR_OUTPUTS
 
 # Effect of each field of a Dify file.
@@ -321,12 +323,35 @@ def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
         remarks = remarks_on_values(values_of(graph), operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
+        kinds = VariableTypes(graph)
         for spec in graph.nodes:
+            if spec.id not in standing and spec.type != "answer":
+                yield from _file_remarks(spec, kinds)
             goes_on = fields_of(fields_of(spec.params).get("failure")).get("then", "end") != "end"
             if goes_on and Selector(_ERROR_TYPE, spec.id) in read:
                 yield Owner(spec.id).remark(_ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
 
 
+def _file_remarks(spec: NodeSpec, kinds: VariableTypes) -> Iterator[Remark]:
+    """Yield a note for each file that a text of a node names."""
+    named = dict.fromkeys(each for text in _texts_in(spec.params) for each in Text(text).selectors)
+    for selector in named:
+        if kinds.of(selector).is_file:
+            yield Owner(spec.id).remark(str(selector), Declared(Use.NOTE, _FILE_IN_TEXT))
+
+
+def _texts_in(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, list | dict):
+        holder = cast("Mapping[str, Any] | list[Any]", value)
+        for each in holder.values() if isinstance(holder, Mapping) else holder:
+            yield from _texts_in(each)
+
+
+_FILE_IN_TEXT = (
+    "is a file, and empty in a text; an LLM node shows it to the model, and its name and url are parts of it"
+)
 _ERROR_TYPE = ERROR_OUTPUTS[1]
 _NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
@@ -355,6 +380,7 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remar
     owner = _owner(node, operad_ids)
     kind = read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
+    yield from remarks_on(data, typed_fields(data.get("type")), owner, None)
     if kind in TOOLS:
         yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run

@@ -26,6 +26,7 @@ from operad.integrations.dify.nodes.node_mapping import NodeContext
 from operad.integrations.dify.nodes.sources import http_type
 from operad.integrations.dify.nodes.tools import tool_type
 from operad.integrations.dify.plugins import needed_plugin
+from operad.integrations.dify.typed_fields import with_types
 
 VERSION = "0.4.0"
 EXTRA = "dify"
@@ -314,7 +315,7 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
     params: dict[str, tuple[str, Fields]] = {}
     # The start node comes last: values from outside of the graph that other nodes read become its inputs.
     for node_id in sorted(datas, key=lambda node_id: datas[node_id].get("type") == "start"):
-        data = datas[node_id]
+        data = with_types(datas[node_id])
         node_type = read_type(data)
         mapping = MAPPED.get(node_type)
         if mapping is None:

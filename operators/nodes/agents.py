@@ -16,6 +16,7 @@ from operad.runtime.events.interrupts import interrupt
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.connections import connections
+from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.secret import SecretUse
 
@@ -47,7 +48,7 @@ class Agent(AskingNode[AgentParams]):
     type = "agent"
     params_type = AgentParams
     gives = "text (string)"
-    reports = {"usage": T.OBJECT, "finish_reason": T.STRING}
+    reports = {"files": T.ARRAY_FILE, "usage": T.OBJECT, "finish_reason": T.STRING}
     example = {"instruction": "You look things up.", "query": "{{#1.question#}}", "tools": ["wikipedia"]}
 
     @property
@@ -74,9 +75,14 @@ class Agent(AskingNode[AgentParams]):
         """Ask the model, which may call the tools."""
         params, job = self.params, call.job
         turns = remembered(call, params.memory) if params.memory is not None else []
+        files: list[FileDescriptor] = []
+
+        def keep(result: Any) -> None:
+            files.extend(self.services.kept_files(result, f"{self.type}-{self.get_id()}"))
+
         async with connections() as opened:
             known = {tool.name: tool for tool in await opened.tools(self.services.known_tools)}
-            tools = tuple(self._service("tool", name, known, "tools") for name in params.tools)
+            tools = tuple(self._service("tool", name, known, "tools").observed(keep) for name in params.tools)
             task = Task(
                 job=Job(goal=call.text(params.query), id=job.id, session_id=job.session_id, turns=tuple(turns)),
                 instruction=call.text(params.instruction),
@@ -84,7 +90,8 @@ class Agent(AskingNode[AgentParams]):
                 lesson=call.lesson or "",
             )
             text, usage, finish_reason = await answer_of(self._reasoner(call), task)
-        return NodeResult({"text": text, "usage": usage, "finish_reason": finish_reason}, text=text)
+        outputs = {"text": text, "files": files, "usage": usage, "finish_reason": finish_reason}
+        return NodeResult(outputs, text=text)
 
     def _reasoner(self, call: NodeCall) -> Reasoner:
         """Return the reasoner with the agent's strategy and rounds if it has one model, otherwise unchanged."""

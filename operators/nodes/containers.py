@@ -18,6 +18,7 @@ from operad.operators.node import (
     NodeOperator,
     NodeParams,
     NodeResult,
+    ParamsT,
     Reference,
     TypeOf,
     references_in,
@@ -43,7 +44,7 @@ from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.workflow.base_workflow import run_nested
-from operad.runtime.workflow.map import for_each
+from operad.runtime.workflow.map import Calls, for_each
 from operad.runtime.workflow.workflow import Workflow
 
 T = VariableType
@@ -84,11 +85,29 @@ class IterationParams(NodeParams):
     )
 
 
-class Iteration(NodeOperator[IterationParams]):
+class _Container(NodeOperator[ParamsT]):
+    """Node whose body may assign variables of the conversation, which later passes and later nodes read."""
+
+    def _current_conversation(self, call: NodeCall, carried: Values) -> tuple[Values, Sequence[str]] | None:
+        """Return the current values of the conversation's variables that nodes inside assign, and their assigners.
+
+        Args:
+            call: Call of the container.
+            carried: The values that nodes inside have assigned so far, by the whole name of the variable.
+        """
+        if not self._carried:
+            return None
+        values = {each.variable: carried.get(str(each), call.get(each)) for each in self._carried}
+        return values, [assigner for each in self._carried for assigner in self._assigned.get(each, ())]
+
+
+class Iteration(_Container[IterationParams]):
     """Runs the nodes inside of it, whose ids begin with its own and a hyphen, once for each item of a list.
 
     Inside, the item is [item, id of the iteration] and its place, from 0, [index, id of the iteration].
-    Results keep the order of the list; results that are lists are joined into one list.
+    Results keep the order of the list; results that are lists are joined into one list. A variable of the conversation
+    that an item assigns has the new value for the items that begin after it has ended, and after the iteration; of items
+    at the same time, the last one in the list counts.
     """
 
     type = "iteration"
@@ -121,16 +140,23 @@ class Iteration(NodeOperator[IterationParams]):
 
     async def compute(self, call: NodeCall) -> NodeResult:
         """Run the body for each item."""
-        calls = [
-            _inner_call(call, self.get_id(), {"item": item, "index": index})
-            for index, item in enumerate(items_of(self, call, self.params.iterator_selector))
-        ]
+        carried: dict[str, Any] = {}
+
+        def call_for(item: Any, index: int) -> OperatorCall:
+            own = {"item": item, "index": index}
+            return _inner_call(call, self.get_id(), own, self._current_conversation(call, carried))
+
+        def carry(_: OperatorCall, message: WorkflowMessage) -> WorkflowMessage:
+            carried.update(message.outputs["assigned"])
+            return message
+
         outcomes = await for_each(
             _body(self),
-            calls,
+            Calls(items_of(self, call, self.params.iterator_selector), call_for, self.get_id()),
             self.get_id(),
             concurrency=self.params.concurrency,
             on_error=self.params.on_error,
+            keep=carry,
         )
         results: list[Any] = [
             outcome.outputs["results"][0] if isinstance(outcome, WorkflowMessage) else None for outcome in outcomes.said
@@ -139,7 +165,6 @@ class Iteration(NodeOperator[IterationParams]):
         if self.params.flatten_output and present and all(isinstance(value, list) for value in present):
             results = [each for value in cast("list[list[Any]]", present) for each in value]
         finished = [each for each in outcomes.said if isinstance(each, WorkflowMessage)]
-        # Assignments of items to the conversation take effect in later runs only, as in Dify.
         assigned = {name: value for each in finished for name, value in each.outputs["assigned"].items()}
         return NodeResult({"output": results, **assigned}, parts=tuple(each for each in finished if each.parts))
 
@@ -219,7 +244,7 @@ class LoopParams(NodeParams):
     )
 
 
-class Loop(NodeOperator[LoopParams]):
+class Loop(_Container[LoopParams]):
     """Runs the nodes inside of it pass after pass, until its conditions hold, a loop-end inside ran, or it has run often enough.
 
     Its variables are id.name with the id of the loop, inside as well; inside, its index counts passes from 0.
@@ -324,13 +349,6 @@ class Loop(NodeOperator[LoopParams]):
             if message.outputs["ended"]:
                 break
         return NodeResult({**values, "rounds": passes, **carried}, parts=tuple(parts))
-
-    def _current_conversation(self, call: NodeCall, carried: Values) -> tuple[Values, Sequence[str]] | None:
-        """Return the current values of the conversation's variables that nodes inside assign, and their assigners."""
-        if not self._carried:
-            return None
-        values = {each.variable: carried.get(str(each), call.get(each)) for each in self._carried}
-        return values, [assigner for each in self._carried for assigner in self._assigned.get(each, ())]
 
     def _has_ended(self, values: Values, others: Mapping[Selector, Any]) -> bool:
         """Return True if the conditions for the end of the loop hold.

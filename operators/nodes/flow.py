@@ -14,6 +14,7 @@ from pydantic import Field, JsonValue
 from operad.operators.conditions import Case, fault_of
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import (
+    Accepts,
     Selector,
     Text,
     Values,
@@ -273,7 +274,9 @@ class End(NodeOperator[EndParams]):
 class AnswerParams(NodeParams):
     """Answer to the user."""
 
-    answer: Text = Field(description="The answer; variables as {{#id.variable#}}.")
+    answer: Annotated[Text, Accepts(tuple(T))] = Field(
+        description="The answer; variables as {{#id.variable#}}, a file as a Markdown link."
+    )
 
 
 class Answer(NodeOperator[AnswerParams]):

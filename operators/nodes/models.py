@@ -23,6 +23,7 @@ from operad.operators.variables import (
     Text,
     VariableType,
     as_text,
+    files_in,
     plain,
 )
 from operad.runtime.events import current_scope
@@ -208,7 +209,7 @@ class LLMParams(AskingParams):
     )
     messages: Annotated[list[PromptMessage], ADVANCED, Accepts(tuple(T))] = Field(
         default_factory=list[PromptMessage],
-        description="Instead of system and user, messages in order; files can be named in those of the user.",
+        description="Instead of system and user, messages in order; the files that they name are shown to the model.",
     )
     variables: Annotated[list[Argument], ADVANCED] = Field(
         default_factory=list[Argument], description="The names in Jinja messages."
@@ -243,7 +244,7 @@ class LLM(AskingNode[LLMParams]):
     params_type = LLMParams
     hint = "Files and images can be named in user, and only there."
     gives = "text (string)"
-    reports = {"reasoning_content": T.STRING, "usage": T.OBJECT, "finish_reason": T.STRING}
+    reports = {"files": T.ARRAY_FILE, "reasoning_content": T.STRING, "usage": T.OBJECT, "finish_reason": T.STRING}
     example = {"system": "You translate into plain English.", "user": "Translate:\n{{#2.text#}}"}
 
     @property
@@ -256,17 +257,13 @@ class LLM(AskingNode[LLMParams]):
         return {"text": T.STRING} | ({} if self.params.output_schema is None else {"structured_output": T.OBJECT})
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
-        """Yield faults: an empty prompt, files in messages that cannot have them, and invalid Jinja templates."""
+        """Yield faults: an empty prompt, and invalid Jinja templates."""
         if not any(message.text.strip() for message in self.params.prompt) and self.params.memory is None:
             yield Fault("user", "is empty, and so is system: say what the model is to do")
         names = [variable.name for variable in self.params.variables]
         for number, message in enumerate(self.params.messages):
             where = f"messages[{number}]"
             if not message.jinja:
-                files = [each for each in message.text.selectors if type_of(each).is_file and message.role != "user"]
-                for each in files:
-                    problem = f"{str(each)!r} is {type_of(each).value}; only messages of the user have files"
-                    yield Fault(where, problem, "wrong-type")
                 continue
             wrong = check_template(message.text)
             yield from (Fault(where, issue_text(issue), issue.code) for issue in wrong)
@@ -285,7 +282,7 @@ class LLM(AskingNode[LLMParams]):
         shown = [*params.prompt, *(params.memory.messages if params.memory else ())]
         named = [*params.files, *(each for message in shown for each in _file_variables(message))]
         named += params.memory.query.selectors if params.memory else []
-        files = [file for selector in dict.fromkeys(named) for file in _files_of(call.get(selector))]
+        files = [file for selector in dict.fromkeys(named) for file in files_in(call.get(selector))]
         turns: list[Turn] = []
         rules: list[str] = []
         for message in params.prompt:
@@ -306,6 +303,7 @@ class LLM(AskingNode[LLMParams]):
         text, usage, finish_reason = await answer_of(params.reasoner(call, self.services), task)
         outputs: dict[str, Any] = {
             "text": text,
+            "files": [],  # models answer in text here
             "reasoning_content": "",
             "usage": usage,
             "finish_reason": finish_reason,
@@ -333,7 +331,7 @@ _THOUGHT = re.compile(r"<think>(.*?)</think>", re.DOTALL)
 
 def _file_variables(message: PromptMessage) -> Sequence[Selector]:
     """Return the variables whose files are attached to a message."""
-    return message.text.selectors if message.role == "user" and not message.jinja else ()
+    return () if message.jinja else message.text.selectors
 
 
 def remembered(call: NodeCall, memory: Memory) -> list[Turn]:
@@ -362,11 +360,6 @@ def _context_text(value: Any) -> str:
         cast("Mapping[str, Any]", each).get("content", each) if isinstance(each, Mapping) else each for each in items
     )
     return "\n".join(as_text(each) for each in texts).strip()
-
-
-def _files_of(value: Any) -> list[FileDescriptor]:
-    values = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else [value]
-    return [each for each in values if isinstance(each, FileDescriptor)]
 
 
 class ClassifierParams(AskingParams):

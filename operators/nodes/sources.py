@@ -20,12 +20,12 @@ from operad.operators.variables import (
     Values,
     VariableType,
     as_text,
+    files_in,
     plain,
 )
 from operad.operators.web.search import as_outputs
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values import model_text
 from operad.runtime.values.blob import Blob, is_mixed
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.function_threads import in_function_thread
@@ -106,17 +106,17 @@ class ToolNode(NodeOperator[ToolParams]):
 
     type = "tool"
     params_type = ToolParams
-    gives = "text (string): the result, or the answer of a workflow; json (object or list): the result if it is one, or the outputs of a workflow"
+    gives = "text (string): the result, or the answer of a workflow; json (object or list): the result if it is one, or the outputs of a workflow; files (array[file]): the files in it"
     example = {"tool": "weather", "arguments": {"city": ["city", "1"]}}
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
         """Return the types of its outputs."""
-        return {"text": T.STRING, "json": T.ANY}
+        return {"text": T.STRING, "json": T.ANY, "files": T.ARRAY_FILE}
 
     @property
     def unknown_outputs(self) -> Sequence[str]:
         """Outputs with the result of the tool."""
-        return ("text", "json")
+        return ("text", "json", "files")
 
     @property
     def secret_uses(self) -> Sequence[SecretUse]:
@@ -135,16 +135,23 @@ class ToolNode(NodeOperator[ToolParams]):
             result = await tool.call(
                 {name: self._argument_value(call, given) for name, given in self.params.arguments.items()}
             )
-        value = result = model_text.as_text(result) if isinstance(result, Blob) or is_mixed(result) else result
+        files = self.services.kept_files(result, f"{self.type}-{self.get_id()}")
+        if isinstance(result, Blob) or is_mixed(result):
+            parts: list[str | Blob] = [result] if isinstance(result, Blob) else result
+            if self._writing is DIFY:  # there, the text excludes files
+                parts = [each for each in parts if isinstance(each, str)]
+            result = "\n".join(map(str, parts))
+        value = result
         if isinstance(result, str):
             try:
                 value = whole(json.loads(result))
             except (ValueError, RecursionError):
                 value = None
         text = whole(as_text(plain(result)))
-        if self._writing is DIFY and isinstance(value, dict):
-            return NodeResult({"text": text, "json": [value]})  # as there, where tools give lists of objects
-        return NodeResult({"text": text, "json": value if isinstance(value, dict | list) else None})
+        outputs: dict[str, Any] = {"text": text, "json": None, "files": files}
+        if isinstance(value, dict | list):  # in Dify, tools give lists of objects
+            outputs["json"] = [value] if self._writing is DIFY and isinstance(value, dict) else value
+        return NodeResult(outputs)
 
     @property
     def runs_workflows(self) -> Sequence[Workflow]:
@@ -158,12 +165,13 @@ class ToolNode(NodeOperator[ToolParams]):
             for name, given in self.params.arguments.items()
         }
         message = await run_workflow(workflow, call, arguments)
+        files = list(files_in(dict(message.outputs)))
         values = plain(dict(message.outputs))
         single = next(iter(values.values())) if len(values) == 1 else values
         text = message.scratchpad or as_text(single)  # only answer nodes write a text
-        outputs = {"text": whole(text), "json": values}
+        outputs = {"text": whole(text), "json": values, "files": files}
         if self._writing is DIFY:  # there, the text is that of all outputs
-            outputs = {"text": json.dumps(whole(values), ensure_ascii=False), "json": [values]}
+            outputs |= {"text": json.dumps(whole(values), ensure_ascii=False), "json": [values]}
         return NodeResult(outputs, text=text, status=message.status, parts=(message,))
 
     def _argument_value(self, call: NodeCall, declared: Any) -> Any:

@@ -21,12 +21,15 @@ from operad.operators.variables import (
     Values,
     Variables,
     VariableType,
+    file_parts,
+    files_in,
     fits,
     no_file_part,
     plain,
     short_json,
 )
 from operad.runtime.values.errors import Issue, did_you_mean
+from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.text import whole
 
@@ -73,7 +76,7 @@ class CodeParams(NodeParams):
     variables: list[Argument] = Field(description="The arguments of main.")
     outputs: list[Declared] = Field(
         min_length=1,
-        description="What main returns; types are string, number, boolean, object, arrays of these.",
+        description="What main returns; types are string, number, boolean, object, arrays of these, and file, for files that it was given.",
     )
     code: str = Field(
         description="Code with a function main that returns the outputs by their names: Python main(arguments), "
@@ -127,19 +130,36 @@ class Code(NodeOperator[CodeParams]):
             if self.params.language == "javascript"
             else await call_code(code, arguments, limits, self.services.send_for_code)
         )
-        return {output.name: self._output_value(output, returned) for output in self.params.outputs}
+        given = {}
+        if any(output.type.is_file for output in self.params.outputs):
+            values = [call.get(argument.value) for argument in self.params.variables]
+            given = {file_parts(file)["url"]: file for file in files_in(values)}
+        return {output.name: self._output_value(output, returned, given) for output in self.params.outputs}
 
-    def _output_value(self, output: Declared, returned: Mapping[str, Any]) -> Any:
-        """Return the value of an output from what main returned; booleans become numbers if the output is one."""
+    def _output_value(self, output: Declared, returned: Mapping[str, Any], given: Mapping[str, FileDescriptor]) -> Any:
+        """Return the value of an output from what main returned.
+
+        Booleans become numbers if the output is one, and objects become files that main was given, by their URL.
+        """
         if output.name not in returned:
             raise NodeError(
                 f"{self._who}: main returned no {output.name!r}, which is declared; "
                 f"it returned: {', '.join(returned) or 'an empty dict'}"
             )
         value = returned[output.name]
+        if output.type is T.FILE:
+            return _as_file(value, given)
+        if output.type is T.ARRAY_FILE and isinstance(value, list):
+            return [_as_file(each, given) for each in cast("list[Any]", value)]
         if output.type is T.ARRAY_NUMBER and isinstance(value, list):
             return [_as_number(each) for each in cast("list[Any]", value)]
         return _as_number(value) if output.type is T.NUMBER else value
+
+
+def _as_file(value: Any, given: Mapping[str, FileDescriptor]) -> Any:
+    """Return the file that an object describes, if code was given that file; any other value unchanged."""
+    described = cast("dict[str, Any]", value)
+    return given.get(str(described.get("url")), described) if isinstance(value, dict) else value
 
 
 def _as_number(value: Any) -> Any:

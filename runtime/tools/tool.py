@@ -198,6 +198,16 @@ class Tool(Value, Generic[P, R]):
                 return await self._call_instead(allowed)
         return await self._call_in_time(checked)
 
+    def observed(self, observe: Callable[[Any], object]) -> Tool[..., Any]:
+        """Return the same tool that also passes the result of each call to a function."""
+
+        async def function(**arguments: Any) -> Any:
+            result = await self._call(arguments)
+            observe(result)
+            return result
+
+        return cast("Tool[..., Any]", self.model_copy(update={"function": function}))
+
     def _defaults(self) -> dict[str, Any]:
         """Return the values of the arguments that a call may leave out."""
         properties: dict[str, Any] = self.parameters.get("properties", {})

@@ -3,6 +3,8 @@
 
 Reads a line of JSON per run, ``{"file", "inputs", "pick", "turns", "roles"}``, and writes one, ``{"outputs", "ran",
 "error"}``. Models are scripted as in `conformance.py`; code is sent to its sandbox, whose address is the first argument.
+
+Dify's server adds rules to its engine. Those that decide on a result are applied here, too: see `server_rules`.
 """
 
 import json
@@ -12,6 +14,7 @@ from decimal import Decimal
 
 from graphon.dsl import loads
 from graphon.dsl.node_factory import SlimDslNodeFactory
+from graphon.engine.container_handler.builtin.iteration import IterationContainerHandler
 from graphon.model_runtime.entities.common_entities import I18nObject
 from graphon.model_runtime.entities.llm_entities import (
     LLMResult,
@@ -224,6 +227,20 @@ def run(task):
     return {"outputs": outputs, "ran": ran, "error": error}
 
 
+def server_rules():
+    """Apply the rules of Dify's server: an item of an iteration gives the variables of the conversation back."""
+    complete = IterationContainerHandler._complete_ready_iteration_frame
+
+    def complete_and_give_back(self, *, frame, frame_state):
+        around = self._frame_registry[self._iteration_run(frame_state.parent_invocation_id).frame_id]
+        for name, variable in frame.state.variable_pool.variable_dictionary["conversation"].items():
+            around.state.variable_pool.add(("conversation", name), variable)
+        complete(self, frame=frame, frame_state=frame_state)
+
+    IterationContainerHandler._complete_ready_iteration_frame = complete_and_give_back
+
+
+server_rules()
 SlimDslNodeFactory._create_slim_llm_runtime = scripted_model
 make_llm_node = SlimDslNodeFactory._create_llm_node
 make_template_node = SlimDslNodeFactory._create_template_transform_node

@@ -104,6 +104,45 @@ def iterations() -> Iterator[Case]:
         ),
         ASKED,
     )  # fmt: skip
+    asks = variables(answer=("string", ""))
+    yield Case(
+        "iteration-assigns-for-the-answer",
+        "variable assigner: inside an iteration",
+        app(
+            [start(), lists, iteration("3", "2.words", "5.output"),
+             assign("4", ("conversation.answer", "over-write", ["sys", "query"]), parent="3"),
+             template("5", "{{ a }}", "3", a="conversation.answer"), answer("6", "{{#conversation.answer#}} {{#3.output#}}")],
+            "1>2 2>3 3start>4 4>5 3>6",
+            conversation_variables=asks,
+        ),
+        ASKED,
+    )  # fmt: skip
+    yield Case(
+        "iteration-assigns-on-a-branch",
+        "variable assigner: inside an iteration",
+        app(
+            [start(), lists, iteration("3", "2.words", "8.output"), template("8", "{{ i }}", "3", i="3.item"),
+             branch("4", "8.output", "is", "b", parent="3"),
+             assign("5", ("conversation.answer", "over-write", ["3", "item"]), parent="3"),
+             template("6", "no", "3"), answer("7", "{{#conversation.answer#}}")],
+            "1>2 2>3 3start>8 8>4 4.true>5 4.false>6 3>7",
+            conversation_variables=asks,
+        ),
+        ASKED,
+    )  # fmt: skip
+    yield Case(
+        "iteration-assigns-before-and-after",
+        "variable assigner: inside an iteration",
+        app(
+            [start(), lists, assign("8", ("conversation.seen", "append", ["sys", "query"])),
+             iteration("3", "2.words", "4.output"), template("4", "{{ s | length }}", "3", s="conversation.seen"),
+             assign("5", ("conversation.seen", "append", ["3", "item"]), parent="3"),
+             assign("9", ("conversation.seen", "append", ["sys", "query"])), answer("6", "{{#conversation.seen#}} {{#3.output#}}")],
+            "1>2 2>8 8>3 3start>4 4>5 3>9 9>6",
+            conversation_variables=variables(seen=("array[string]", ["z"])),
+        ),
+        ASKED,
+    )  # fmt: skip
 
 
 def loops() -> Iterator[Case]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from math import isfinite
 from typing import Any
 
 from operad.flows.formats.shapes import Fields, each_of, fields_of, json_or_text
@@ -41,7 +42,7 @@ def read_failure(data: Fields) -> Fields | None:
     if is_enabled and (retries := retry.get("max_retries", 0)):
         failure["retries"] = retries
         interval = retry.get("retry_interval", 1000)
-        failure["wait"] = interval / 1000 if isinstance(interval, int | float) else interval
+        failure["wait"] = interval / 1000
     elif is_enabled and data.get("type") == REQUEST and not strategy:
         failure["then"] = "end"
     if branches(data) or strategy == "default-value":
@@ -68,7 +69,8 @@ def write_failure(failure: Any, node_type: str) -> Fields:
     given = fields_of(failure)
     data: Fields = {}
     if given.get("retries"):
-        interval = round(given.get("wait", 1.0) * 1000)
+        wait = given.get("wait", 1.0)
+        interval = round(wait * 1000) if isinstance(wait, int | float) and isfinite(wait) else wait
         data["retry_config"] = {"max_retries": given["retries"], "retry_enabled": True, "retry_interval": interval}
     elif given.get("then", "end") == "end" and given and node_type == REQUEST:
         data["retry_config"] = {"max_retries": 0, "retry_enabled": True, "retry_interval": 1000}

@@ -58,3 +58,10 @@ def test_what_does_not_run_as_at_home_names_the_node_or_the_app_and_what_to_do(n
     said = refusal or losses
     assert re.search(r"(^|\] )2: |model_config|mode: must be", said)
     assert re.search(r"; (ask|begin|build|end|give|index|make|name|remove|switch) |must be one of", said)
+
+
+def test_the_files_that_show_rules_of_difys_server_exist_and_iterations_have_one():
+    rules = json.loads((DATA / "server_rules.json").read_text(encoding="utf-8"))
+    named = {case for rule in rules for case in rule["cases"]}
+    assert named <= OUTCOMES.keys()
+    assert {name for name in OUTCOMES if name.startswith("iteration-assigns")} <= named

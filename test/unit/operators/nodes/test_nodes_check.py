@@ -156,7 +156,7 @@ CASES = {
             "undefined-variable",
             "9",
             "outputs[0].value: 'f.kind' of '1': 'f' is a file, which has no 'kind'; it has: type, name, size, "
-            "extension, mime_type; its text is what a document-extractor gives",
+            "extension, mime_type, transfer_method, url, remote_url, related_id; its text is what a document-extractor gives",
         ),
     ),
     "not-before": (
@@ -886,7 +886,7 @@ def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkey
 
 # Parts of files
 
-FILE_HAS = "it has: type, name, size, extension, mime_type, filename; its text is what a document-extractor gives"
+FILE_HAS = "it has: type, name, size, extension, mime_type, transfer_method, url, remote_url, related_id, filename; its text is what a document-extractor gives"
 
 
 def of_files(kind, **params):
@@ -903,7 +903,7 @@ def of_files(kind, **params):
     [
         ("# {{ doc.file_name }}", f"template: line 1: 'doc' is a file, which has no 'file_name' (did you mean 'filename'?); {FILE_HAS}"),
         ("\n{{ doc['title'] | upper }}", f"template: line 2: 'doc' is a file, which has no 'title'; {FILE_HAS}"),
-        ("{% for each in docs %}{{ each.url }}{% endfor %}", f"template: line 1: an item of 'docs' is a file, which has no 'url'; {FILE_HAS}"),
+        ("{% for each in docs %}{{ each.text }}{% endfor %}", f"template: line 1: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
         ("{{ docs[0].text }}", f"template: line 1: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
     ],
 )  # fmt: skip
@@ -916,7 +916,7 @@ def test_a_template_that_reads_what_files_do_not_have_is_told_what_they_have(tem
     [
         "{{ doc.name }} {{ doc['mime_type'] }} {{ doc.filename }} {{ doc }} {{ o.title }} {{ docs.title }} {{ doc.items() }}",
         "{% for each in docs %}{{ each.name }} {{ loop.index }}{% endfor %}",
-        "{% if doc.title %}{{ doc.title }}{% endif %}{{ doc.url or doc.name }}{{ doc.text | default('none') }}",
+        "{% if doc.title %}{{ doc.title }}{% endif %}{{ doc.id or doc.name }}{{ doc.text | default('none') }}",
         "{% set doc = o %}{{ doc.title }}{% for o in docs %}{% for docs in o %}{{ docs.title }}{% endfor %}{% endfor %}",
     ],
 )
@@ -932,7 +932,7 @@ def main(*lines):
     ("line", "told"),
     [
         ("t = doc['title']", f"code: line 2: 'doc' is a file, which has no 'title'; {FILE_HAS}"),
-        ("t = doc.get('url')", f"code: line 2: 'doc' is a file, which has no 'url'; {FILE_HAS}"),
+        ("t = doc.get('id')", f"code: line 2: 'doc' is a file, which has no 'id'; {FILE_HAS}"),
         ("t = [each['text'] for each in docs]", f"code: line 2: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
         ("t = docs[0]['text']", f"code: line 2: an item of 'docs' is a file, which has no 'text'; {FILE_HAS}"),
         ("t = doc.name", "code: line 2: in code, a file is an object: write ['name'], not .name"),
@@ -948,7 +948,7 @@ def test_code_that_reads_what_files_do_not_have_is_told_what_they_have(line, tol
         ["t = doc['name'] + doc.get('extension') + o['title'] + str(doc.keys())"],
         ["if 'title' in doc:", "    t = doc['title']"],
         ["try:", "    t = doc['title']", "except KeyError:", "    t = ''"],
-        ["t = doc.get('title') or doc['name']", "u = doc.get('url', '')"],
+        ["t = doc.get('title') or doc['name']", "u = doc.get('id', '')"],
         ["doc = o", "t = doc['title']"],
         ["for each in docs:", "    each = o", "    t = each['title']"],
     ],
@@ -959,13 +959,13 @@ def test_code_may_read_what_files_have_and_what_it_can_do_without(lines):
 
 def test_a_reference_to_what_files_do_not_have_is_told_what_they_have():
     wrong = node("llm", system="", user="{{#1.f.title#}}")
-    has = "it has: type, name, size, extension, mime_type; its text is what a document-extractor gives"
+    has = "it has: type, name, size, extension, mime_type, transfer_method, url, remote_url, related_id; its text is what a document-extractor gives"
     told = f"user: 'f.title' of '1': 'f' is a file, which has no 'title'; {has}"
     assert wrong == [("undefined-variable", "3", told)]
 
 
 def test_files_of_an_imported_dify_workflow_have_other_parts_which_are_empty_here():
-    nodes = (("1", "start", {"variables": [["doc", "file"]]}), ("2", "template-transform", {"variables": [["doc", ["doc", "1"]]], "template": "{{ doc.url }}"}), END)  # fmt: skip
+    nodes = (("1", "start", {"variables": [["doc", "file"]]}), ("2", "template-transform", {"variables": [["doc", ["doc", "1"]]], "template": "{{ doc.id }}"}), END)  # fmt: skip
     graph = graph_of(nodes, EDGES)
     assert [issue.code for issue in check(graph, NODE_TYPES)] == ["file-part"]
     imported = DIFY.load(DIFY.dump(graph).replace(b"description: ''", b"description: of Dify", 1), "imported")
