@@ -25,7 +25,7 @@ from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
-from operad.integrations.dify.write import EXTRA, Writer, read_type, values_of
+from operad.integrations.dify.write import EXTRA, Writer, kept, read_type, values_of
 from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector
 from operad.runtime.policies.policy import ERROR_OUTPUTS
@@ -289,7 +289,8 @@ EDGE = table(
 _OF_THE_PAGE = "has no effect on a result and is dropped"
 
 FILE = table(
-    honoured="app.mode app.name workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
+    honoured="workflow.features.opening_statement workflow.features.suggested_questions app.mode app.name "
+    "workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
     "workflow.conversation_variables.value_type workflow.conversation_variables.value",
     no_effect="app.* kind version dependencies operad workflow.graph.viewport workflow.conversation_variables.id "
     "workflow.conversation_variables.description workflow.conversation_variables.selector "
@@ -297,8 +298,6 @@ FILE = table(
     note={
         "workflow.environment_variables": "those that nodes read are inputs of the run, which may be given otherwise: "
         "--input env.NAME=VALUE; secrets and keys of requests are named secrets: operad secrets set NAME",
-        "workflow.features.opening_statement": _OF_THE_PAGE,
-        "workflow.features.suggested_questions": _OF_THE_PAGE,
         "workflow.features.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),
         "workflow.features.speech_to_text": (_OF_THE_PAGE, is_enabled),
         "workflow.features.text_to_speech": (_OF_THE_PAGE, is_enabled),
@@ -312,12 +311,52 @@ FILE = table(
 """Fields of a file around its nodes."""
 
 
+CONFIG = table(
+    honoured=" ".join(
+        [
+            "model_config.model.name",
+            *(f"model_config.model.completion_params.{each}" for each in SAMPLING),
+            "model_config.pre_prompt model_config.prompt_type model_config.chat_prompt_config "
+            "model_config.completion_prompt_config model_config.user_input_form model_config.opening_statement "
+            "model_config.suggested_questions model_config.agent_mode.enabled model_config.agent_mode.strategy "
+            "model_config.agent_mode.max_iteration model_config.agent_mode.tools.tool_name "
+            "model_config.agent_mode.tools.enabled model_config.file_upload",
+        ]
+    ),
+    no_effect="model_config.model.provider model_config.model.mode model_config.model.completion_params.* "
+    "model_config.agent_mode.tools.* model_config.agent_mode.clear_history_tool_response "
+    "model_config.dataset_configs model_config.dataset_query_variable model_config.retriever_resource "
+    "model_config.external_data_tools model_config.sensitive_word_avoidance model_config.model_id "
+    "model_config.provider model_config.configs model_config.id model_config.app_id model_config.created_by "
+    "model_config.created_at model_config.updated_by model_config.updated_at",
+    note={
+        "model_config.model": _MODEL_OF_THE_RUN,
+        "model_config.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),
+        "model_config.speech_to_text": (_OF_THE_PAGE, is_enabled),
+        "model_config.text_to_speech": (_OF_THE_PAGE, is_enabled),
+        "model_config.more_like_this": ("no other answers are offered; run it again", is_enabled),
+        "model_config.agent_mode.prompt": "the agent has a prompt of Operad's for its tools",
+    },
+    lossy={
+        "model_config.agent_mode.tools.tool_parameters": (
+            "the tool that you name is called without these settings; make them part of the tool",
+            _has_settings,
+        ),
+        "model_config.annotation_reply": ("every question is answered anew", is_enabled),
+    },
+)
+"""Fields of an app that has a configuration instead of a graph; those that it cannot run with are refused."""
+
+
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     """Yield the remarks on a workflow that was read from a Dify file; none for any other."""
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph).ids.items()}
         standing = graph.runnable.left_out
         yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _NO_PATH)) for node_id in sorted(standing))
+        if config := fields_of(fields_of(kept(graph.extra).get("config")).get("root")):
+            yield from remarks_on({"model_config": config.get("model_config")}, CONFIG, Owner())
+            return
         remarks = remarks_on_values(values_of(graph), operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}

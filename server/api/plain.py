@@ -120,6 +120,8 @@ class ExpertView(Value):
     operators: list[str] = Field(description="Ids of the expert's operators.")
     inputs: dict[str, str] | None = Field(description="The inputs with their types; null if any inputs are accepted.")
     defaults: dict[str, JsonValue] = Field(description="Default values of optional inputs.")
+    opening: str = Field(description="The first message of a conversation, shown before users write; empty for none.")
+    questions: list[str] = Field(description="Questions that users may begin a conversation with.")
 
 
 class ExpertList(Value):
@@ -211,6 +213,8 @@ def _expert_view(offer: Offer) -> ExpertView:
         operators=[name for each in offer.agent.workflow.get_operators() if (name := each.get_id()) != OUTCOME],
         inputs={name: kind.value for name, kind in start.variables} if start else None,
         defaults=start.defaults if start else {},
+        opening=offer.greeting.text,
+        questions=list(offer.greeting.questions),
     )
 
 

@@ -20,7 +20,7 @@ INPUTS: Mapping[str, str] = {
 }
 """Dify's types of inputs by Operad's types of variables."""
 
-_INPUT_TYPES = {
+INPUT_TYPES = {
     **{dify_type: operad_type for operad_type, dify_type in INPUTS.items()},
     "text-input": "string",
     "select": "string",
@@ -28,6 +28,7 @@ _INPUT_TYPES = {
     "url": "string",
     "files": "array[file]",
 }
+"""Operad's types of variables by Dify's types of inputs."""
 
 _OUTSIDE_PREFIXES = tuple(f"{each}." for each in OUTSIDE)
 
@@ -71,7 +72,7 @@ def _input(name: str, kind: Any) -> Fields:
 
 def _read_start(data: Fields, node_context: NodeContext) -> Fields:
     variables = [
-        [variable.get("variable"), _INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
+        [variable.get("variable"), INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
         for variable in each_of(data.get("variables"))
     ]
     file_types = dict.fromkeys(("file", "array[file]"))
