@@ -42,7 +42,7 @@ def no_titles(graph: NodeGraph) -> Mapping[str, str]:
 
 
 class Greeting(NamedTuple):
-    """What users of a conversation see before they write.
+    """Greeting of a conversation, which users see before they write.
 
     Attributes:
         text: The first message; empty for none.

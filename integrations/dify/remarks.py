@@ -35,15 +35,6 @@ from operad.runtime.policies.policy import ERROR_OUTPUTS
 _MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL); to ask another, map this name under `models` in the services"
 
 
-def _has_other_sub_conditions(value: Any) -> bool:
-    """Return True if conditions on the files of a list compare other properties than the type."""
-    match each_of(fields_of(value).get("conditions")):
-        case [] | [{"key": "type", "comparison_operator": "in"}]:
-            return False
-        case _:
-            return True
-
-
 def _has_late_system_message(prompt: Any) -> bool:
     """Return True if a prompt has a system message that is not the first message."""
     roles = [each.get("role") for each in each_of(prompt)]
@@ -99,19 +90,13 @@ _NO_VISION = table(
     no_effect="vision.enabled vision.configs",
 )
 
-_CONDITION = "comparison_operator value variable_selector".split()
+_CONDITION = "comparison_operator value variable_selector sub_variable_condition".split()
 
 
 def _conditions(path: str) -> Table:
     return table(
         honoured=" ".join(f"{path}.{each}" for each in _CONDITION),
         no_effect=" ".join(f"{path}.{each}" for each in ("id", "varType", "numberVarType", "key")),
-        lossy={
-            f"{path}.sub_variable_condition": (
-                "only the kinds of files are compared, with `in`; compare others by a code node",
-                _has_other_sub_conditions,
-            ),
-        },
     )
 
 

@@ -10,7 +10,7 @@ from typing import Annotated, Any, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
-from operad.operators.conditions import Case, fault_of
+from operad.operators.conditions import Case, condition_fault
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import (
     Selector,
@@ -323,8 +323,7 @@ class IfElse(NodeOperator[IfElseParams]):
         """Yield faults: comparisons that the types of the variables do not support."""
         for number, case in enumerate(self.params.cases):
             for place, condition in enumerate(case.conditions):
-                fault = fault_of(condition.operator, condition.value, type_of(condition.variable))
-                if fault:
+                if fault := condition_fault(condition, type_of(condition.variable)):
                     yield Fault(f"cases[{number}][1][{place}]", fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:
