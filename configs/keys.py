@@ -109,7 +109,7 @@ CLASS_KEYS = keys(
 _ASKING = "model_name sampling failure"
 
 NODE_KEYS: Mapping[str, Keys] = {
-    "start": keys("defaults", "failure variables variables.name variables.type"),
+    "start": keys("defaults", "failure variables variables.name variables.type trigger"),
     "end": keys("", "failure outputs outputs.name outputs.value"),
     "llm": keys(
         "",

@@ -2,7 +2,6 @@
 
 from operad.operators.integration import Integration
 
-_TRIGGER = "begin with a start node, and start the run by operad run or operad serve"
 _SOURCE = "begin with a start node whose inputs are the files"
 _INDEX = "index the documents beside the workflow: `knowledge` of the services names their folder"
 
@@ -13,8 +12,5 @@ INTEGRATION = Integration(
         "datasource": _SOURCE,
         "datasource-empty": _SOURCE,
         "knowledge-index": _INDEX,
-        "trigger-plugin": _TRIGGER,
-        "trigger-schedule": _TRIGGER,
-        "trigger-webhook": _TRIGGER,
     },
 )

@@ -13,6 +13,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of, graph_of_config, has_config
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
+from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.overlay import apply_difference, change
 from operad.integrations.dify.write import (
     ABSENT,
@@ -180,6 +181,12 @@ def is_note(node: Any) -> bool:
     return fields_of(node).get("type") == "custom-note"
 
 
+_PIPELINE = (
+    "rag_pipeline fills a knowledge base of Dify, which Operad does not run; give its documents as a folder: "
+    "`knowledge: {NAME: {folder: DOCUMENTS}}` of the services, which knowledge-retrieval nodes search"
+)
+
+
 def faults(text: YamlValues) -> Iterator[Issue]:
     """Yield the issues because of which the values of a file are not a Dify workflow."""
     root = text.value
@@ -190,7 +197,10 @@ def faults(text: YamlValues) -> Iterator[Issue]:
     if has_config(text.value):
         yield from (Issue("format", message) for message in config_faults(text.value))
     if fields.get("kind", "app") != "app":
-        yield _issue(text, fields, "kind", f"must be app, not {fields['kind']!r}")
+        pipeline = fields["kind"] == "rag_pipeline"
+        yield _issue(text, fields, "kind", _PIPELINE if pipeline else f"must be app, not {fields['kind']!r}")
+        if pipeline:
+            return
     app = fields.get("app")
     mode = fields_of(app).get("mode", "workflow")
     if not isinstance(app, dict):
@@ -348,6 +358,7 @@ def _without_params(nodes: Sequence[Fields]) -> NodeGraph:
         )
         for node in nodes
     ]
+    specs = _with_one_start(specs, nodes)
     with_start = {spec.parent for spec in specs if spec.type in ("iteration-start", "loop-start")}
     edges: list[Edge] = []
     absent_mark = {EXTRA: {ABSENT: True}}
@@ -361,6 +372,15 @@ def _without_params(nodes: Sequence[Fields]) -> NodeGraph:
             specs.append(NodeSpec(id=start_id, type=f"{spec.type}-start", parent=spec.id, extra=absent_mark))
             edges.append(Edge(start_id, first_id, extra=absent_mark))
     return _keep_ids(NodeGraph(nodes=specs, edges=edges), dify_ids)
+
+
+def _with_one_start(specs: list[NodeSpec], nodes: Sequence[Fields]) -> list[NodeSpec]:
+    """Return the nodes with one start: the start node, or else the first webhook or the first other trigger."""
+    kinds = {spec.id: text_of(node["data"].get("type")) for spec, node in zip(specs, nodes, strict=True)}
+    order = ["start", *TRIGGERS]
+    starts = sorted((each.id for each in specs if kinds[each.id] in order), key=lambda each: order.index(kinds[each]))
+    others = {each for each in starts[1:] if kinds[each] in TRIGGERS}
+    return [replace(spec, type=kinds[spec.id]) if spec.id in others else spec for spec in specs]
 
 
 def _parent(node: Fields) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -18,9 +19,10 @@ from operad.flows.formats.fields import (
     table,
     unless,
 )
-from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.dify.in_workflow import selectors_named
+from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
@@ -103,6 +105,21 @@ def _conditions(path: str) -> Table:
 _ARGUMENTS = table(honoured="variables.variable variables.value_selector", no_effect="variables.value_type")
 
 _NODES: Mapping[str, Table] = {
+    "trigger-webhook": table(
+        honoured="method content_type headers params body status_code response_body",
+        no_effect="variables webhook_id webhook_url webhook_debug_url async_mode timeout",
+    ),
+    "trigger-schedule": table(
+        honoured="mode frequency cron_expression visual_config timezone",
+        no_effect="variables config",
+    ),
+    "trigger-plugin": table(
+        honoured="",
+        no_effect="variables config output_schema provider_type provider_name event_label event_node_version "
+        "event_description event_parameters event_configurations parameters_schema plugin_unique_identifier "
+        "subscription_id provider_id plugin_id paramSchemas params title_i18n meta",
+        note={"event_name": "Operad does not receive the events of plugins; run it with the event as inputs"},
+    ),
     "start": table(
         honoured="variables.variable variables.type variables.required variables.default",
         no_effect="variables.label variables.max_length variables.hint variables.placeholder variables.unit "
@@ -338,12 +355,15 @@ def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph).ids.items()}
         standing = graph.runnable.left_out
-        yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _NO_PATH)) for node_id in sorted(standing))
+        others = {spec.id for spec in graph.nodes if spec.type in TRIGGERS}
+        for node_id in sorted(standing):
+            says = _OTHER_TRIGGER if node_id in others else _NO_PATH
+            yield Owner(node_id).remark("edges", Declared(Use.NOTE, says))
         if config := fields_of(fields_of(kept(graph.extra).get("config")).get("root")):
             yield from remarks_on({"model_config": config.get("model_config")}, CONFIG, Owner())
             return
         remarks = remarks_on_values(values_of(graph), operad_ids)
-        yield from (remark for remark in remarks if remark.node not in standing)
+        yield from (remark for remark in remarks if remark.node not in standing - others)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
         for spec in graph.nodes:
             goes_on = fields_of(fields_of(spec.params).get("failure")).get("then", "end") != "end"
@@ -351,7 +371,37 @@ def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
                 yield Owner(spec.id).remark(_ERROR_TYPE, Declared(Use.NOTE, _OTHER_NAMES))
 
 
+_NOT_FIRED = "Operad does not start it by itself; run it from cron: {}operad run FILE{}"
+
+
+def _zone_of(data: Fields) -> str:
+    zone = text_of(data.get("timezone") or "UTC")
+    return f" (times of {zone}; cron takes them from the machine, or from CRON_TZ={zone})"
+
+
+def cron_of(data: Fields) -> str:
+    """Return the time of a schedule for a line of cron, with a space after it; empty if the file has none.
+
+    A schedule on the last day of a month has the day ``28-31``, as cron knows no last day.
+    """
+    if data.get("mode") == "cron":
+        return f"{' '.join(text_of(data.get('cron_expression') or '').split())} ".lstrip()
+    visual = fields_of(data.get("visual_config"))
+    minute, hour = visual.get("on_minute", 0), "*"
+    if data.get("frequency") != "hourly":
+        at = re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*([AaPp])[Mm]\s*", text_of(visual.get("time") or "12:00 AM"))
+        if at is None:
+            return ""
+        minute, hour = int(at[2]), str(int(at[1]) % 12 + (12 if at[3] in "Pp" else 0))
+    days = ["28-31" if each == "last" else text_of(each) for each in list_of(visual.get("monthly_days"))]
+    weekdays = [text_of(each) for each in list_of(visual.get("weekdays"))]
+    day = ",".join(days) or "1" if data.get("frequency") == "monthly" else "*"
+    weekday = ",".join(weekdays) or "*" if data.get("frequency") == "weekly" else "*"
+    return f"{minute} {hour} {day} * {weekday} "
+
+
 _ERROR_TYPE = ERROR_OUTPUTS[1]
+_OTHER_TRIGGER = "another node starts the run; a trigger beside it is kept, and does not start one"
 _NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 
@@ -377,8 +427,11 @@ def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> It
 def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
     owner = _owner(node, operad_ids)
-    kind = read_type(data)
+    named = text_of(data.get("type"))
+    kind = named if named in TRIGGERS else read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
+    if kind == "trigger-schedule":
+        yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
     if kind in TOOLS:
         yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run

@@ -6,7 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
@@ -38,6 +38,36 @@ class StartVariable(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
 
 
+class WebhookInput(NamedTuple):
+    """Place of an input in the request of a webhook."""
+
+    name: Annotated[str, Field(min_length=1, description="The input.")]
+    part: Annotated[Literal["header", "query", "body"], Field(description="The part of the request.")]
+    field: Annotated[str, Field(description="Its name there.")]
+
+
+class Trigger(NamedTuple):
+    """What starts the workflow, other than a person."""
+
+    kind: Annotated[
+        Literal["webhook", "schedule", "event"],
+        Field(
+            description="A request to `operad serve`; a schedule or an event of a plugin, which Operad does not start."
+        ),
+    ]
+    method: Annotated[
+        Literal["get", "post", "put", "patch", "delete", "head"], Field(description="The method of the request.")
+    ] = "get"
+    content_type: Annotated[str, Field(description="The media type of its body.")] = "application/json"
+    inputs: Annotated[list[WebhookInput], Field(description="The places of the inputs.")] = []
+    status: Annotated[int, Field(ge=200, le=599, description="The status of the response.")] = 200
+    response: Annotated[str, Field(description="The body of the response: JSON, or a message.")] = ""
+
+
+WEBHOOK_RAW = "_webhook_raw"
+"""Input with the whole request of a webhook."""
+
+
 class StartParams(NodeParams):
     """Inputs of a workflow."""
 
@@ -47,6 +77,9 @@ class StartParams(NodeParams):
     defaults: Annotated[dict[str, JsonValue], ADVANCED] = Field(
         default_factory=dict[str, JsonValue],
         description="Makes inputs optional: by name, the value where none is given; null for none.",
+    )
+    trigger: Annotated[Trigger | None, ADVANCED] = Field(
+        default=None, description="What starts the workflow, other than a person; a webhook is taken by `operad serve`."
     )
 
 
