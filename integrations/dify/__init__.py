@@ -2,6 +2,7 @@
 
 from operad.operators.integration import Integration
 
+_TRIGGER = "begin with a start node, or with one trigger, and let no edge lead to it"
 _SOURCE = "begin with a start node whose inputs are the files"
 _INDEX = "index the documents beside the workflow: `knowledge` of the services names their folder"
 
@@ -12,5 +13,8 @@ INTEGRATION = Integration(
         "datasource": _SOURCE,
         "datasource-empty": _SOURCE,
         "knowledge-index": _INDEX,
+        "trigger-plugin": _TRIGGER,
+        "trigger-schedule": _TRIGGER,
+        "trigger-webhook": _TRIGGER,
     },
 )

@@ -1,4 +1,4 @@
-"""Format of Dify: workflow files in its DSL, YAML, of versions 0.1 to 0.5; written as version 0.4.0.
+"""Format of Dify: workflow files in its DSL, YAML, of versions 0.1 to 0.6; written as version 0.4.0.
 
 Values of a file that Operad would not write by itself are kept in ``extra["dify"]`` as a difference (see `overlay`) and
 put back when the workflow is written, so that a file that is loaded and dumped keeps its values. A node that was
