@@ -47,7 +47,7 @@ class WebhookInput(NamedTuple):
 
 
 class Trigger(NamedTuple):
-    """What starts the workflow, other than a person."""
+    """Start of the workflow by something other than a person."""
 
     kind: Annotated[
         Literal["webhook", "schedule", "event"],

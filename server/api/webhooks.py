@@ -21,7 +21,7 @@ _MOST_FIELDS = 1_000
 """Maximum number of fields of a form."""
 
 _PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
-"""Headers that are no part of the whole request that a run may read, as they hold keys."""
+"""Headers with keys, which `WEBHOOK_RAW` leaves out."""
 
 
 def _trigger_of(offer: Offer) -> Trigger:
@@ -93,7 +93,7 @@ def _body_fields(content_type: str, body: bytes) -> dict[str, Any] | str:
         try:
             return dict(reversed(parse_qsl(text, keep_blank_values=True, max_num_fields=_MOST_FIELDS)))
         except ValueError as error:
-            raise RefusedError(400, f"body: is no form: {error}") from error
+            raise RefusedError(400, f"body: cannot be read as a form: {error}") from error
     return text
 
 
