@@ -27,6 +27,7 @@ from operad.cli.trust_store import Trusted, trusting
 from operad.configs.inputs import start_params, text_input
 from operad.configs.models import model_line
 from operad.configs.runnable import Runnable, Source, make
+from operad.flows import NodeGraph
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
@@ -100,7 +101,20 @@ def chat(
         not_kept = "; --chat ID keeps it" if store is None else ""
         say(console, f"chat with {agent.profile.name}{where}{not_kept}. Ctrl-C stops an answer, Ctrl-D ends")
         _show_history(talk, console)
+    if not talk.turns:
+        _show_greeting(runnable.graph, console)
     raise typer.Exit(_Conversation(talk, runnable, lines, console).run())
+
+
+def _show_greeting(graph: NodeGraph | None, console: Console) -> None:
+    """Print the first message of an imported app, and the questions that it suggests."""
+    if graph is None or not graph.is_imported:
+        return
+    from operad.flows.formats.remarks import greeting_of  # not at import: workflows in operad's format need no formats
+
+    greeting = greeting_of(graph)
+    for line in [*filter(None, [greeting.text]), *(f"  › {question}" for question in greeting.questions)]:
+        console.print(harmless(line), markup=False, highlight=False, soft_wrap=True)
 
 
 def _show_history(talk: Chat, console: Console) -> None:

@@ -16,6 +16,7 @@ from importlib import import_module
 from itertools import product
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
+from urllib.parse import quote
 
 import typer
 
@@ -274,9 +275,21 @@ async def _serve(
                 await asyncio.to_thread(offer.ledger.close)  # other processes can then resume its runs at once
 
 
+_TRIGGERED = {
+    "webhook": "webhook of {name}: {method} /webhooks/{path}",
+    "schedule": "{name} has a schedule, which this server does not start: run it from cron; operad check prints the line",
+    "event": "{name} waits for events of a plugin, which this server does not receive: POST /runs with the event as inputs",
+}
+
+
 def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     """Return the lines that show the experts, their models, and the address."""
     yield from (f"serves: {offer.name}" for offer in setting.offers.values())
+    for offer in setting.offers.values():
+        if offer.start is not None and (trigger := offer.start.trigger) is not None:
+            yield _TRIGGERED[trigger.kind].format(
+                name=offer.name, method=trigger.method.upper(), path=quote(offer.name)
+            )
     models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
     yield from filter(None, models)
     shown = f"[{setting.host}]" if ":" in setting.host else setting.host

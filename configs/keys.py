@@ -109,7 +109,10 @@ CLASS_KEYS = keys(
 _ASKING = "model_name sampling failure"
 
 NODE_KEYS: Mapping[str, Keys] = {
-    "start": keys("defaults", "failure variables variables.name variables.type"),
+    "start": keys(
+        "defaults",
+        "failure variables variables.name variables.type trigger trigger.kind trigger.method trigger.content_type trigger.inputs trigger.status trigger.response",
+    ),
     "end": keys("", "failure outputs outputs.name outputs.value"),
     "llm": keys(
         "",
@@ -143,7 +146,7 @@ NODE_KEYS: Mapping[str, Keys] = {
     "loop": keys(
         "",
         "failure loop_count variables variables.name variables.type variables.value logic break_conditions "
-        "break_conditions.variable break_conditions.operator break_conditions.value",
+        "break_conditions.variable break_conditions.files break_conditions.operator break_conditions.value",
     ),
     "loop-start": keys("", "failure"),
     "loop-end": keys("", "failure"),

@@ -106,7 +106,10 @@ class NodeGraph:
         reached = reachable(starts, lambda source: [edge.target for edge in self.edges if edge.source == source])
         left = {node.id for node in self.nodes if not {node.id, *self.around(node.id)} <= reached}
         left -= {node.id for node in self.nodes if node.type == "conversation"}
-        if any(edge.source in left and edge.target in self.by_id.keys() - left for edge in self.edges):
+        triggers = {
+            node.id for node in self.nodes if node.type.startswith("trigger-")
+        }  # those that did not start the run
+        if any(edge.source in left - triggers and edge.target in self.by_id.keys() - left for edge in self.edges):
             return self  # nodes that run would wait for them
         return replace(
             self,

@@ -14,6 +14,7 @@ from operad.operators.variables import (
     Variables,
     VariableType,
     as_text,
+    file_parts,
     file_type,
     short_json,
     type_of,
@@ -32,6 +33,51 @@ def _as_written(value: object) -> object:
     return as_text(value) if isinstance(value, bool | int | float) else value
 
 
+class FileCondition(NamedTuple):
+    """A comparison of a property of files."""
+
+    part: Annotated[
+        Literal["type", "name", "size", "extension", "mime_type", "transfer_method", "url", "related_id"],
+        Field(description="The property."),
+    ]
+    operator: Annotated[str, Field(description="How to compare it.")]
+    value: Annotated[
+        str | list[str] | None,
+        BeforeValidator(_as_written),
+        Field(description="What to compare with; a list for in and not in."),
+    ] = None
+
+
+class FileConditions(NamedTuple):
+    """Comparisons of the files of a list, as in Dify: of some file; those with a `not` of every file."""
+
+    logic: Annotated[Literal["and", "or"], Field(description="Whether all must hold (and) or one of them (or).")]
+    conditions: Annotated[list[FileCondition], Field(description="The comparisons.")]
+
+    def holds(self, files: Sequence[FileDescriptor]) -> bool:
+        """Return True if the comparisons hold for a list of files.
+
+        Raises:
+            ConditionError: A property does not support its comparison.
+        """
+        return (any if self.logic == "or" else all)(_holds_of(condition, files) for condition in self.conditions)
+
+
+def _holds_of(condition: FileCondition, files: Sequence[FileDescriptor]) -> bool:
+    part, operator, expected = condition
+    values = [{"transfer_method": "local_file", **file_parts(file)}.get(part) for file in files]
+    if part == "extension":
+        values = [_dotted(value) for value in values]
+        expected = [_dotted(each) for each in expected] if isinstance(expected, list) else _dotted(expected)
+    quantifier = all if "not" in operator else any
+    return quantifier(compare(value, operator, expected) for value in values)
+
+
+def _dotted(extension: Any) -> Any:
+    is_bare = isinstance(extension, str) and extension and not extension.startswith(".")
+    return f".{extension}" if is_bare else extension
+
+
 class Condition(NamedTuple):
     """A comparison of a variable with a value."""
 
@@ -41,6 +87,9 @@ class Condition(NamedTuple):
         Text | list[str] | None,
         BeforeValidator(_as_written),
         Field(description="What to compare with, as a string; none for empty, exists and such."),
+    ] = None
+    files: Annotated[
+        FileConditions | None, Field(description="Comparisons of the files of a list, instead of a value.")
     ] = None
 
 
@@ -126,6 +175,19 @@ def fault_of(operator: str, value: Any, kind: VariableType) -> str:
     return ""
 
 
+def condition_fault(condition: Condition, kind: VariableType) -> str:
+    """Return the reason for which a variable of a type does not support a condition; empty if it does."""
+    if condition.files is None:
+        return fault_of(condition.operator, condition.value, kind)
+    if kind not in (T.ARRAY_FILE, T.ARRAY, T.ANY):
+        return f"the variable is {kind.value}, and only a list of files has conditions on files"
+    faults = (
+        (each.part, fault_of(each.operator, each.value, T.NUMBER if each.part == "size" else T.STRING))
+        for each in condition.files.conditions
+    )
+    return next((f"{part} of the files: {fault}" for part, fault in faults if fault), "")
+
+
 def holds(condition: Condition, variables: Variables) -> bool:
     """Return True if a condition holds.
 
@@ -137,6 +199,10 @@ def holds(condition: Condition, variables: Variables) -> bool:
     if isinstance(expected, Text):
         expected = variables.compared(variables.text(expected), operator)
     try:
+        if condition.files is not None:
+            value = variables.get(condition.variable)
+            files: Sequence[Any] = cast("Sequence[Any]", value) if isinstance(value, list | tuple) else ()
+            return condition.files.holds([file for file in files if isinstance(file, FileDescriptor)])
         return compare(variables.compared(variables.get(condition.variable), operator), operator, expected)
     except ConditionError as error:
         raise ConditionError(f"variable {str(condition.variable)!r}: {error}") from error

@@ -285,7 +285,10 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
         ),
         "misshapen-reference": ("`{{#…#}}` contains other text than id, dot and variable", "`{{#1.text#}}`"),
         "code": ("the code is invalid, or has no `main`", "`def main(text): return {'words': 1}`"),
-        "import": ("the code imports a module that the sandbox lacks", "do what the message says: allow the package in the services, or use a request node for requests"),
+        "import": (
+            "the code imports a module that the sandbox lacks",
+            "do what the message says: allow the package in the services, or use a request node for requests",
+        ),
         "template": ("the Jinja template is invalid, or includes another template", "`{{ name }}`, in one template"),
         "not-selected": (
             "`<node_selection>` differs from the types of the nodes",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from operad.flows.check import check
 from operad.flows.formats.fields import Remark
@@ -39,6 +39,23 @@ def no_remarks(graph: NodeGraph) -> Sequence[Remark]:
 def no_titles(graph: NodeGraph) -> Mapping[str, str]:
     """Return no titles, for a format whose nodes have none beside their ids."""
     return {}
+
+
+class Greeting(NamedTuple):
+    """Greeting of a conversation, which users see before they write.
+
+    Attributes:
+        text: The first message; empty for none.
+        questions: Suggested questions.
+    """
+
+    text: str = ""
+    questions: tuple[str, ...] = ()
+
+
+def no_greeting(graph: NodeGraph) -> Greeting:
+    """Return no greeting, for a format that has none."""
+    return Greeting()
 
 
 def content_of(source: str | bytes | Path) -> bytes:
@@ -87,6 +104,7 @@ class Format:
             unchanged; None for a format that is always written anew.
         remarks: Function that yields how an imported workflow behaves differently here, from its `extra`.
         titles: Function that returns the titles of the nodes of an imported workflow, by their ids.
+        greeting: Function that returns the greeting of an imported workflow.
         of_server: Function that returns the format with the node classes of a server, given its address or a file; None
             for a format whose node types do not depend on a server.
         designer: ``module:name`` of a function that returns the `Designer` of its workflows, given the address or file for
@@ -105,6 +123,7 @@ class Format:
     dump_over: Callable[[NodeGraph, bytes], bytes] | None = None
     remarks: Callable[[NodeGraph], Iterable[Remark]] = no_remarks
     titles: Callable[[NodeGraph], Mapping[str, str]] = no_titles
+    greeting: Callable[[NodeGraph], Greeting] = no_greeting
     of_server: Callable[[str], Format] | None = None
     designer: str = ""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from operad.flows.formats.fields import LossyError, Remark
+from operad.flows.formats.format import Greeting
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
 
@@ -19,6 +20,18 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
         []
     """
     return [remark for each in FORMATS.values() for remark in each.remarks(graph)]
+
+
+def greeting_of(graph: NodeGraph | None) -> Greeting:
+    """Return what users of a conversation with an imported workflow see before they write; nothing for any other.
+
+    Example:
+        >>> greeting_of(NodeGraph())
+        Greeting(text='', questions=())
+    """
+    if graph is None or not graph.is_imported:
+        return Greeting()
+    return next((found for each in FORMATS.values() if any(found := each.greeting(graph))), Greeting())
 
 
 def refuse_lossy(graph: NodeGraph, name: str) -> None:

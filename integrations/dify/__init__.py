@@ -2,7 +2,7 @@
 
 from operad.operators.integration import Integration
 
-_TRIGGER = "begin with a start node, and start the run by operad run or operad serve"
+_TRIGGER = "begin with a start node, or with one trigger, and let no edge lead to it"
 _SOURCE = "begin with a start node whose inputs are the files"
 _INDEX = "index the documents beside the workflow: `knowledge` of the services names their folder"
 

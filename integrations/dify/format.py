@@ -1,4 +1,4 @@
-"""Format of Dify: workflow files in its DSL, YAML, of versions 0.1 to 0.5; written as version 0.4.0.
+"""Format of Dify: workflow files in its DSL, YAML, of versions 0.1 to 0.6; written as version 0.4.0.
 
 Values of a file that Operad would not write by itself are kept in ``extra["dify"]`` as a difference (see `overlay`) and
 put back when the workflow is written, so that a file that is loaded and dumped keeps its values. A node that was
@@ -18,21 +18,25 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
-from operad.flows.formats.format import Format, foreign
-from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.formats.format import Format, Greeting, foreign
+from operad.flows.formats.shapes import Fields, fields_of, list_of, texts_of
 from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.integrations.dify.apps import app_of_graph
 from operad.integrations.dify.layout import GAP, HEIGHT, WIDTH
 from operad.integrations.dify.names import OUTSIDE, fits_text
 from operad.integrations.dify.nodes import MAPPED
 from operad.integrations.dify.nodes.flow import INPUTS
+from operad.integrations.dify.overlay import apply_difference
 from operad.integrations.dify.read import as_app, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
-from operad.integrations.dify.write import EXTRA, kept, values_of
+from operad.integrations.dify.write import EXTRA, Writer, kept, plain, values_of
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.extractor import ExtractorParams
@@ -54,7 +58,46 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
         where = f"{edge.source} → {edge.target}"
         if edge.input:
             yield Issue("loss", f"that the edge fills the input {edge.input!r} is left out", where)
+    if (config := kept(graph.extra).get("config")) and _app_values(graph) is None:
+        yield Issue(
+            "loss",
+            f"the app is written with the mode advanced-chat, as its mode {fields_of(config).get('mode')!r} has no place "
+            "for what was changed: it has a start, a model or an agent, and an answer; other settings of it are left out",
+            "app",
+        )
     yield from foreign(graph, EXTRA)
+
+
+def _app_values(graph: NodeGraph) -> Fields | None:
+    """Return the values of an app that has a configuration instead of a graph; None if it cannot hold the workflow."""
+    config = fields_of(kept(graph.extra).get("config"))
+    if not config:
+        return None
+    values = app_of_graph(values_of(graph), config)
+    try:
+        again = read(read_yaml(write_yaml(values), graph.name), graph.name)
+    except InvalidError:
+        return None
+    return values if _what_runs(again) == _what_runs(graph) else None
+
+
+def _what_runs(graph: NodeGraph) -> Any:
+    """Return what determines a run, with defaults, and without inputs from outside, which follow from what nodes read."""
+    nodes: list[Any] = []
+    for spec in graph.nodes:
+        node_type = NODE_TYPES.get(spec.type)
+        with suppress(InvalidError):
+            spec = replace(spec, params=node_type(spec.id, spec.params).params.model_dump()) if node_type else spec
+        params = fields_of(plain(spec.params))
+        if spec.type == "start":
+            inputs = [each for each in list_of(params.get("variables")) if not _is_outside(each)]
+            params = {**params, "variables": inputs}
+        nodes.append((spec.id, spec.type, spec.parent, params))
+    return nodes, [(edge.source, edge.target, edge.port) for edge in graph.edges]
+
+
+def _is_outside(declared: Any) -> bool:
+    return any(isinstance(name, str) and name.partition(".")[0] in OUTSIDE for name in list_of(declared)[:1])
 
 
 def _node_losses(spec: NodeSpec) -> Iterator[str]:
@@ -254,7 +297,7 @@ def _read(data: bytes, name: str) -> NodeGraph:
 
 
 def _write(graph: NodeGraph) -> bytes:
-    return write_yaml(values_of(graph))
+    return write_yaml(_app_values(graph) or values_of(graph))
 
 
 def dump_over(graph: NodeGraph, old: bytes) -> bytes:
@@ -268,10 +311,13 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     Returns:
         The file; in the normal form if the old text cannot be kept.
     """
-    new_values = values_of(graph)
+    app_values = _app_values(graph)
+    new_values = app_values or values_of(graph)
     try:
         old_values = read_yaml(old, "the file")
-        old_text = write_yaml(values_of(read(old_values, graph.name)))
+        old_text = _write(read(old_values, graph.name))
+        if app_values:
+            return keep_text(old, old_text, write_yaml(new_values), lambda data: read_yaml(data, "the file").value)
         old_graph = as_app(old_values.value)["workflow"]["graph"]
     except InvalidError:
         return write_yaml(new_values)
@@ -297,6 +343,16 @@ def titles(graph: NodeGraph) -> dict[str, str]:
     return found
 
 
+def greeting(graph: NodeGraph) -> Greeting:
+    """Return the opening statement and the suggested questions of an app."""
+    if EXTRA not in graph.extra:
+        return Greeting()
+    said = fields_of(apply_difference(Writer(graph).rest, kept(graph.extra).get("rest"))["workflow"].get("features"))
+    text = said.get("opening_statement")
+    questions = tuple(each for each in texts_of(said.get("suggested_questions")) if each.strip())
+    return Greeting(text.strip() if isinstance(text, str) else "", questions)
+
+
 def node_lines(data: bytes) -> dict[str, int]:
     """Return the line of each node by its id, from 1.
 
@@ -317,6 +373,7 @@ DIFY = Format(
     dump_over=dump_over,
     remarks=remarks_of,
     titles=titles,
+    greeting=greeting,
 )
 """Format of Dify's workflow files."""
 

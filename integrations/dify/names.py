@@ -71,6 +71,7 @@ class Names:
 
     Attributes:
         outside: The values from outside of the graph that the references read so far name, in order.
+        of_start: The variables of the start node that they name, in order.
     """
 
     def __init__(self, ids: Mapping[str, str], types: Mapping[str, str], secrets: Collection[str] = ()) -> None:
@@ -80,6 +81,7 @@ class Names:
         self._types = types
         self._start = next((node_id for node_id, kind in types.items() if kind == "start"), "")
         self.outside: dict[str, None] = {}
+        self.of_start: dict[str, None] = {}
 
     # From Dify
 
@@ -119,6 +121,8 @@ class Names:
             name = f"{node}.{variable}"
             self.outside[name] = None
             return name, self._start
+        if operad_id == self._start:
+            self.of_start[variable.partition(".")[0]] = None
         kind = self._types.get(operad_id, "")
         for (node_type, name), dify_name in _RENAMED.items():
             if kind == node_type and variable == dify_name:

@@ -11,8 +11,10 @@ from operad.flows.check import CONVERSATION
 from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of, graph_of_config, has_config
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
+from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.write import (
     ABSENT,
     EXTRA,
@@ -29,126 +31,6 @@ from operad.operators.variables import Selector, Text
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
 from operad.runtime.values.secret import Secret, is_secret_name, secret_name, secrets_in, with_literal_key
-
-# Graphs for apps of the modes chat, completion and agent-chat, which have a configuration instead of a graph.
-
-CONFIG_MODES = ("chat", "completion", "agent-chat")
-"""Modes of apps that have a configuration instead of a graph."""
-
-_INPUT = re.compile(r"\{\{\s*([a-zA-Z_][a-zA-Z0-9_]{0,29})\s*\}\}")
-
-
-def has_config(root: Mapping[str, Any]) -> bool:
-    """Return True if a file is an app that has a configuration instead of a graph."""
-    return fields_of(root.get("app")).get("mode") in CONFIG_MODES and isinstance(root.get("model_config"), dict)
-
-
-def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the features of such an app that its graph in Operad would lack, as error messages."""
-    config = fields_of(root.get("model_config"))
-    datasets = each_of(fields_of(fields_of(config.get("dataset_configs")).get("datasets")).get("datasets"))
-    if any(fields_of(each.get("dataset")).get("enabled") for each in datasets):
-        yield (
-            "model_config.dataset_configs: the app searches knowledge before it answers, which only a graph does here; "
-            "build a workflow in Dify with a knowledge-retrieval node, and export that"
-        )
-    if config.get("external_data_tools"):
-        yield (
-            "model_config.external_data_tools: the app fetches inputs from an API of its own; call it by an http-request "
-            "node of a workflow"
-        )
-    if fields_of(config.get("sensitive_word_avoidance")).get("enabled") is True:
-        yield (
-            "model_config.sensitive_word_avoidance: the app holds words back, which nothing does here; switch it off in "
-            "the file where that may be"
-        )
-
-
-def graph_of_config(root: Fields) -> Fields:
-    """Return the values of an app with a graph that does the same: start, a model or an agent, and an answer."""
-    config, app = fields_of(root.get("model_config")), fields_of(root.get("app"))
-    is_chat = app.get("mode") != "completion"
-    is_agent = app.get("mode") == "agent-chat" or fields_of(config.get("agent_mode")).get("enabled") is True
-    model_data = _agent_data(config) if is_agent else _model_data(config, is_chat)
-    inputs = [_start_input(each) for each in each_of(config.get("user_input_form"))]
-    answer_data = {"type": "answer", "title": "Answer", "answer": "{{#model.text#}}"}
-    nodes = [
-        ("start", {"type": "start", "title": "Start", "variables": inputs}),
-        ("model", model_data),
-        ("answer", answer_data),
-    ]
-    listed = [{"id": name, "type": "custom", "data": data} for name, data in nodes]
-    edges = [{"source": "start", "target": "model"}, {"source": "model", "target": "answer"}]
-    kept = {key: value for key, value in root.items() if key not in ("model_config", "app", "kind", "workflow")}
-    return {
-        **kept,
-        "app": {**app, "mode": "advanced-chat"},
-        "kind": "app",
-        "workflow": {"graph": {"nodes": listed, "edges": edges}},
-    }
-
-
-def _start_input(given: Fields) -> Fields:
-    kind = next(iter(given), "text-input")
-    return {**fields_of(given.get(kind)), "type": kind}
-
-
-def _with_references(text: Any) -> str:
-    """Return a prompt with its placeholders replaced by references to inputs of the start node."""
-    written = _INPUT.sub(r"{{#start.\1#}}", text_of(text or ""))
-    return written.replace("{{#query#}}", "{{#sys.query#}}").replace("{{#histories#}}", "")
-
-
-def _model_data(config: Fields, is_chat: bool) -> Fields:
-    prompt: list[Fields] = [
-        {"role": message.get("role"), "text": _with_references(message.get("text"))}
-        for message in each_of(fields_of(config.get("chat_prompt_config")).get("prompt"))
-    ]
-    if config.get("prompt_type") != "advanced" or not prompt:
-        role = "system" if is_chat else "user"
-        prompt = (
-            [{"role": role, "text": _with_references(config.get("pre_prompt"))}] if config.get("pre_prompt") else []
-        )
-    if not is_chat and not prompt:
-        prompt = [{"role": "user", "text": "{{#sys.query#}}"}]
-    data: Fields = {
-        "type": "llm",
-        "title": "LLM",
-        "model": config.get("model"),
-        "prompt_template": prompt,
-        "context": {"enabled": False, "variable_selector": []},
-        "vision": {"enabled": False},
-    }
-    if not is_chat:
-        return data
-    mentions_query = any("{{#sys.query#}}" in message["text"] for message in prompt)
-    memory = {"query_prompt_template": "" if mentions_query else "{{#sys.query#}}", "window": {"enabled": False}}
-    return {**data, "memory": memory}
-
-
-def _agent_data(config: Fields) -> Fields:
-    mode = fields_of(config.get("agent_mode"))
-    tools = [each for each in each_of(mode.get("tools")) if each.get("enabled", True) is True]
-    strategy = "ReAct" if mode.get("strategy") in ("react", "cot") else "function_calling"
-    params = {
-        "model": {"type": "constant", "value": config.get("model")},
-        "tools": {
-            "type": "constant",
-            "value": [{"tool_name": each.get("tool_name"), "enabled": True} for each in tools],
-        },
-        "instruction": {"type": "mixed", "value": _with_references(config.get("pre_prompt"))},
-        "query": {"type": "mixed", "value": "{{#sys.query#}}"},
-        "maximum_iterations": {"type": "constant", "value": mode.get("max_iteration") or 5},
-    }
-    memory = {"window": {"enabled": False}, "query_prompt_template": ""}
-    return {
-        "type": "agent",
-        "title": "Agent",
-        "agent_strategy_name": strategy,
-        "agent_parameters": params,
-        "memory": memory,
-    }
-
 
 # Secrets of Dify files: secret environment variables, and keys that are written in requests.
 #
@@ -299,6 +181,12 @@ def is_note(node: Any) -> bool:
     return fields_of(node).get("type") == "custom-note"
 
 
+_PIPELINE = (
+    "rag_pipeline fills a knowledge base of Dify, which Operad does not run; give its documents as a folder: "
+    "`knowledge: {NAME: {folder: DOCUMENTS}}` of the services, which knowledge-retrieval nodes search"
+)
+
+
 def faults(text: YamlValues) -> Iterator[Issue]:
     """Yield the issues because of which the values of a file are not a Dify workflow."""
     root = text.value
@@ -309,7 +197,10 @@ def faults(text: YamlValues) -> Iterator[Issue]:
     if has_config(text.value):
         yield from (Issue("format", message) for message in config_faults(text.value))
     if fields.get("kind", "app") != "app":
-        yield _issue(text, fields, "kind", f"must be app, not {fields['kind']!r}")
+        pipeline = fields["kind"] == "rag_pipeline"
+        yield _issue(text, fields, "kind", _PIPELINE if pipeline else f"must be app, not {fields['kind']!r}")
+        if pipeline:
+            return
     app = fields.get("app")
     mode = fields_of(app).get("mode", "workflow")
     if not isinstance(app, dict):
@@ -414,6 +305,7 @@ def read(text: YamlValues, name: str) -> NodeGraph:
     )
     canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
     rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
+    rest_of_file["config"] = config_of(text.value) if has_config(text.value) else None
     return _with_extra(whole_graph, nodes, links, rest_of_file)
 
 
@@ -466,6 +358,7 @@ def _without_params(nodes: Sequence[Fields]) -> NodeGraph:
         )
         for node in nodes
     ]
+    specs = _with_one_start(specs, nodes)
     with_start = {spec.parent for spec in specs if spec.type in ("iteration-start", "loop-start")}
     edges: list[Edge] = []
     absent_mark = {EXTRA: {ABSENT: True}}
@@ -479,6 +372,15 @@ def _without_params(nodes: Sequence[Fields]) -> NodeGraph:
             specs.append(NodeSpec(id=start_id, type=f"{spec.type}-start", parent=spec.id, extra=absent_mark))
             edges.append(Edge(start_id, first_id, extra=absent_mark))
     return _keep_ids(NodeGraph(nodes=specs, edges=edges), dify_ids)
+
+
+def _with_one_start(specs: list[NodeSpec], nodes: Sequence[Fields]) -> list[NodeSpec]:
+    """Return the nodes with one start: the start node, or else the first webhook or the first other trigger."""
+    kinds = {spec.id: text_of(node["data"].get("type")) for spec, node in zip(specs, nodes, strict=True)}
+    order = ["start", *TRIGGERS]
+    starts = sorted((each.id for each in specs if kinds[each.id] in order), key=lambda each: order.index(kinds[each]))
+    others = {each for each in starts[1:] if kinds[each] in TRIGGERS}
+    return [replace(spec, type=kinds[spec.id]) if spec.id in others else spec for spec in specs]
 
 
 def _parent(node: Fields) -> str:
@@ -581,6 +483,7 @@ def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Field
     changes = {
         "rest": change(writer.rest, rest_of_file["rest"]),
         "notes": rest_of_file["notes"] or None,
+        "config": rest_of_file["config"],
         "secrets": rest_of_file["secrets"] or None,
         "dependencies": _dependency_change(writer.dependencies, rest_of_file["dependencies"]),
     }

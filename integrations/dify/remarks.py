@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
@@ -18,16 +19,17 @@ from operad.flows.formats.fields import (
     table,
     unless,
 )
-from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.in_workflow import selectors_named
+from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
 from operad.integrations.dify.typed_fields import typed_fields
-from operad.integrations.dify.write import EXTRA, Writer, read_type, values_of
+from operad.integrations.dify.write import EXTRA, Writer, kept, read_type, values_of
 from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector, Text
 from operad.runtime.policies.policy import ERROR_OUTPUTS
@@ -35,15 +37,6 @@ from operad.runtime.policies.policy import ERROR_OUTPUTS
 # Effect of each field of a Dify file.
 
 _MODEL_OF_THE_RUN = "the model of the run is asked (--model, OPERAD_MODEL); to ask another, map this name under `models` in the services"
-
-
-def _has_other_sub_conditions(value: Any) -> bool:
-    """Return True if conditions on the files of a list compare other properties than the type."""
-    match each_of(fields_of(value).get("conditions")):
-        case [] | [{"key": "type", "comparison_operator": "in"}]:
-            return False
-        case _:
-            return True
 
 
 def _has_late_system_message(prompt: Any) -> bool:
@@ -101,25 +94,34 @@ _NO_VISION = table(
     no_effect="vision.enabled vision.configs",
 )
 
-_CONDITION = "comparison_operator value variable_selector".split()
+_CONDITION = "comparison_operator value variable_selector sub_variable_condition".split()
 
 
 def _conditions(path: str) -> Table:
     return table(
         honoured=" ".join(f"{path}.{each}" for each in _CONDITION),
         no_effect=" ".join(f"{path}.{each}" for each in ("id", "varType", "numberVarType", "key")),
-        lossy={
-            f"{path}.sub_variable_condition": (
-                "only the kinds of files are compared, with `in`; compare others by a code node",
-                _has_other_sub_conditions,
-            ),
-        },
     )
 
 
 _ARGUMENTS = table(honoured="variables.variable variables.value_selector", no_effect="variables.value_type")
 
 _NODES: Mapping[str, Table] = {
+    "trigger-webhook": table(
+        honoured="method content_type headers params body status_code response_body",
+        no_effect="variables webhook_id webhook_url webhook_debug_url async_mode timeout",
+    ),
+    "trigger-schedule": table(
+        honoured="mode frequency cron_expression visual_config timezone",
+        no_effect="variables config",
+    ),
+    "trigger-plugin": table(
+        honoured="",
+        no_effect="variables config output_schema provider_type provider_name event_label event_node_version "
+        "event_description event_parameters event_configurations parameters_schema plugin_unique_identifier "
+        "subscription_id provider_id plugin_id paramSchemas params title_i18n meta",
+        note={"event_name": "Operad does not receive the events of plugins; run it with the event as inputs"},
+    ),
     "start": table(
         honoured="variables.variable variables.type variables.required variables.default",
         no_effect="variables.label variables.max_length variables.hint variables.placeholder variables.unit "
@@ -291,7 +293,8 @@ EDGE = table(
 _OF_THE_PAGE = "has no effect on a result and is dropped"
 
 FILE = table(
-    honoured="app.mode app.name workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
+    honoured="workflow.features.opening_statement workflow.features.suggested_questions app.mode app.name "
+    "workflow.graph.nodes workflow.graph.edges workflow.conversation_variables.name "
     "workflow.conversation_variables.value_type workflow.conversation_variables.value",
     no_effect="app.* kind version dependencies operad workflow.graph.viewport workflow.conversation_variables.id "
     "workflow.conversation_variables.description workflow.conversation_variables.selector "
@@ -299,8 +302,6 @@ FILE = table(
     note={
         "workflow.environment_variables": "those that nodes read are inputs of the run, which may be given otherwise: "
         "--input env.NAME=VALUE; secrets and keys of requests are named secrets: operad secrets set NAME",
-        "workflow.features.opening_statement": _OF_THE_PAGE,
-        "workflow.features.suggested_questions": _OF_THE_PAGE,
         "workflow.features.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),
         "workflow.features.speech_to_text": (_OF_THE_PAGE, is_enabled),
         "workflow.features.text_to_speech": (_OF_THE_PAGE, is_enabled),
@@ -314,14 +315,57 @@ FILE = table(
 """Fields of a file around its nodes."""
 
 
+CONFIG = table(
+    honoured=" ".join(
+        [
+            "model_config.model.name",
+            *(f"model_config.model.completion_params.{each}" for each in SAMPLING),
+            "model_config.pre_prompt model_config.prompt_type model_config.chat_prompt_config "
+            "model_config.completion_prompt_config model_config.user_input_form model_config.opening_statement "
+            "model_config.suggested_questions model_config.agent_mode.enabled model_config.agent_mode.strategy "
+            "model_config.agent_mode.max_iteration model_config.agent_mode.tools.tool_name "
+            "model_config.agent_mode.tools.enabled model_config.file_upload",
+        ]
+    ),
+    no_effect="model_config.model.provider model_config.model.mode model_config.model.completion_params.* "
+    "model_config.agent_mode.tools.* model_config.agent_mode.clear_history_tool_response "
+    "model_config.dataset_configs model_config.dataset_query_variable model_config.retriever_resource "
+    "model_config.external_data_tools model_config.sensitive_word_avoidance model_config.model_id "
+    "model_config.provider model_config.configs model_config.id model_config.app_id model_config.created_by "
+    "model_config.created_at model_config.updated_by model_config.updated_at",
+    note={
+        "model_config.model": _MODEL_OF_THE_RUN,
+        "model_config.suggested_questions_after_answer": (_OF_THE_PAGE, is_enabled),
+        "model_config.speech_to_text": (_OF_THE_PAGE, is_enabled),
+        "model_config.text_to_speech": (_OF_THE_PAGE, is_enabled),
+        "model_config.more_like_this": ("no other answers are offered; run it again", is_enabled),
+        "model_config.agent_mode.prompt": "the agent has a prompt of Operad's for its tools",
+    },
+    lossy={
+        "model_config.agent_mode.tools.tool_parameters": (
+            "the tool that you name is called without these settings; make them part of the tool",
+            _has_settings,
+        ),
+        "model_config.annotation_reply": ("every question is answered anew", is_enabled),
+    },
+)
+"""Fields of an app that has a configuration instead of a graph; those that it cannot run with are refused."""
+
+
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     """Yield the remarks on a workflow that was read from a Dify file; none for any other."""
     if any(EXTRA in each.extra for each in (graph, *graph.nodes, *graph.edges)):
         operad_ids = {dify_id: operad_id for operad_id, dify_id in Writer(graph).ids.items()}
         standing = graph.runnable.left_out
-        yield from (Owner(node_id).remark("edges", Declared(Use.NOTE, _NO_PATH)) for node_id in sorted(standing))
+        others = {spec.id for spec in graph.nodes if spec.type in TRIGGERS}
+        for node_id in sorted(standing):
+            says = _OTHER_TRIGGER if node_id in others else _NO_PATH
+            yield Owner(node_id).remark("edges", Declared(Use.NOTE, says))
+        if config := fields_of(fields_of(kept(graph.extra).get("config")).get("root")):
+            yield from remarks_on({"model_config": config.get("model_config")}, CONFIG, Owner())
+            return
         remarks = remarks_on_values(values_of(graph), operad_ids)
-        yield from (remark for remark in remarks if remark.node not in standing)
+        yield from (remark for remark in remarks if remark.node not in standing - others)
         read = {each for spec in graph.nodes for each in selectors_named(spec.params)}
         kinds = VariableTypes(graph)
         for spec in graph.nodes:
@@ -352,7 +396,39 @@ def _texts_in(value: Any) -> Iterator[str]:
 _FILE_IN_TEXT = (
     "is a file, and empty in a text; an LLM node shows it to the model, and its name and url are parts of it"
 )
+
+
+_NOT_FIRED = "Operad does not start it by itself; run it from cron: {}operad run FILE{}"
+
+
+def _zone_of(data: Fields) -> str:
+    zone = text_of(data.get("timezone") or "UTC")
+    return f" (times of {zone}; cron takes them from the machine, or from CRON_TZ={zone})"
+
+
+def cron_of(data: Fields) -> str:
+    """Return the time of a schedule for a line of cron, with a space after it; empty if the file has none.
+
+    A schedule on the last day of a month has the day ``28-31``, as cron knows no last day.
+    """
+    if data.get("mode") == "cron":
+        return f"{' '.join(text_of(data.get('cron_expression') or '').split())} ".lstrip()
+    visual = fields_of(data.get("visual_config"))
+    minute, hour = visual.get("on_minute", 0), "*"
+    if data.get("frequency") != "hourly":
+        at = re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*([AaPp])[Mm]\s*", text_of(visual.get("time") or "12:00 AM"))
+        if at is None:
+            return ""
+        minute, hour = int(at[2]), str(int(at[1]) % 12 + (12 if at[3] in "Pp" else 0))
+    days = ["28-31" if each == "last" else text_of(each) for each in list_of(visual.get("monthly_days"))]
+    weekdays = [text_of(each) for each in list_of(visual.get("weekdays"))]
+    day = ",".join(days) or "1" if data.get("frequency") == "monthly" else "*"
+    weekday = ",".join(weekdays) or "*" if data.get("frequency") == "weekly" else "*"
+    return f"{minute} {hour} {day} * {weekday} "
+
+
 _ERROR_TYPE = ERROR_OUTPUTS[1]
+_OTHER_TRIGGER = "another node starts the run; a trigger beside it is kept, and does not start one"
 _NO_PATH = "no path leads to this node from the start, and it does not run"
 _OTHER_NAMES = "is the name of Operad's error, such as CodeError or FetchError, not Dify's; compare error_message"
 
@@ -378,9 +454,12 @@ def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> It
 def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
     owner = _owner(node, operad_ids)
-    kind = read_type(data)
+    named = text_of(data.get("type"))
+    kind = named if named in TRIGGERS else read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
     yield from remarks_on(data, typed_fields(data.get("type")), owner, None)
+    if kind == "trigger-schedule":
+        yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
     if kind in TOOLS:
         yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run

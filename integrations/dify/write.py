@@ -22,6 +22,7 @@ from operad.integrations.dify.layout import Place, places
 from operad.integrations.dify.names import STARTS, Names, dify_ids
 from operad.integrations.dify.nodes import MAPPED, handles
 from operad.integrations.dify.nodes.failure import read_failure, write_failure
+from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.nodes.node_mapping import NodeContext
 from operad.integrations.dify.nodes.sources import http_type
 from operad.integrations.dify.nodes.tools import tool_type
@@ -121,6 +122,11 @@ class Writer:
         self._parents = {spec.id: spec.parent for spec in self.specs}
         self._start_ids = {spec.parent: self.ids[spec.id] for spec in reversed(self.specs) if spec.type in STARTS}
 
+    def type_of(self, node_id: str, data: Fields) -> str:
+        """Return Operad's type of a node with this data in Dify; a trigger beside the start node keeps Dify's."""
+        known = self._types.get(node_id, "")
+        return known if known in TRIGGERS else read_type(data)
+
     def node_context(self, node_id: str) -> NodeContext:
         """Return the context of writing a node."""
         return NodeContext(self.ids[node_id], self.names, self._kinds.of, self._start_ids.get(node_id, ""))
@@ -166,7 +172,9 @@ class Writer:
             data |= {"isInIteration": not in_loop, "isInLoop": in_loop}
             data["loop_id" if in_loop else "iteration_id"] = self.names.write_id(spec.parent)
         written = mapping.write(fields, self.node_context(spec.id)) if mapping else fields
-        return {**written, **(write_failure(fields.get("failure"), data["type"]) if mapping else {}), **data}
+        kind = written.get("type", data["type"]) if spec.type == "start" else data["type"]  # triggers are start nodes
+        failure = write_failure(fields.get("failure"), data["type"]) if mapping else {}
+        return {**written, **failure, **data, "type": kind}
 
     def _envelope(self, spec: NodeSpec, place: Place) -> Fields:
         """Return the fields around the data of a node."""
@@ -297,6 +305,8 @@ _COMMON_FIELDS = ("title", "type", "desc", "selected", "isInIteration", "isInLoo
 def read_type(data: Fields) -> str:
     """Return Operad's type of a node, from its data in Dify."""
     kind = str(data.get("type"))
+    if kind in TRIGGERS:
+        return "start"
     if kind == "tool":
         return tool_type(data)
     if kind == "http-request":
@@ -312,11 +322,12 @@ def read_params(datas: Mapping[str, Fields], writer: Writer) -> Mapping[str, tup
         writer: The writer of the workflow, which knows the names and the types of variables.
     """
     writer.names.outside.clear()
+    writer.names.of_start.clear()
     params: dict[str, tuple[str, Fields]] = {}
     # The start node comes last: values from outside of the graph that other nodes read become its inputs.
-    for node_id in sorted(datas, key=lambda node_id: datas[node_id].get("type") == "start"):
+    for node_id in sorted(datas, key=lambda node_id: read_type(datas[node_id]) == "start"):
         data = with_types(datas[node_id])
-        node_type = read_type(data)
+        node_type = writer.type_of(node_id, data)
         mapping = MAPPED.get(node_type)
         if mapping is None:
             params[node_id] = node_type, {key: value for key, value in data.items() if key not in _COMMON_FIELDS}

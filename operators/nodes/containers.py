@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
-from operad.operators.conditions import Condition, fault_of, holds
+from operad.operators.conditions import Condition, condition_fault, holds
 from operad.operators.node import (
     ADVANCED,
     Fault,
@@ -313,7 +313,7 @@ class Loop(_Container[LoopParams]):
                 yield Fault(
                     where, f"{str(selector)!r} is not a variable of this loop{did_you_mean(name, own)}; it has: {known}"
                 )
-            elif fault := fault_of(condition.operator, condition.value, kind or T.ANY):
+            elif fault := condition_fault(condition, kind or T.ANY):
                 yield Fault(where, fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:

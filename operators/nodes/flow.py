@@ -7,11 +7,11 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple, cast
+from typing import Annotated, Any, Literal, NamedTuple, cast
 
 from pydantic import Field, JsonValue
 
-from operad.operators.conditions import Case, fault_of
+from operad.operators.conditions import Case, condition_fault
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeError, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.variables import (
     Accepts,
@@ -40,6 +40,36 @@ class StartVariable(NamedTuple):
     type: Annotated[VariableType, Field(description="Its type.")]
 
 
+class WebhookInput(NamedTuple):
+    """Place of an input in the request of a webhook."""
+
+    name: Annotated[str, Field(min_length=1, description="The input.")]
+    part: Annotated[Literal["header", "query", "body"], Field(description="The part of the request.")]
+    field: Annotated[str, Field(description="Its name there.")]
+
+
+class Trigger(NamedTuple):
+    """Start of the workflow by something other than a person."""
+
+    kind: Annotated[
+        Literal["webhook", "schedule", "event"],
+        Field(
+            description="A request to `operad serve`; a schedule or an event of a plugin, which Operad does not start."
+        ),
+    ]
+    method: Annotated[
+        Literal["get", "post", "put", "patch", "delete", "head"], Field(description="The method of the request.")
+    ] = "get"
+    content_type: Annotated[str, Field(description="The media type of its body.")] = "application/json"
+    inputs: Annotated[list[WebhookInput], Field(description="The places of the inputs.")] = []
+    status: Annotated[int, Field(ge=200, le=599, description="The status of the response.")] = 200
+    response: Annotated[str, Field(description="The body of the response: JSON, or a message.")] = ""
+
+
+WEBHOOK_RAW = "_webhook_raw"
+"""Input with the whole request of a webhook."""
+
+
 class StartParams(NodeParams):
     """Inputs of a workflow."""
 
@@ -49,6 +79,9 @@ class StartParams(NodeParams):
     defaults: Annotated[dict[str, JsonValue], ADVANCED] = Field(
         default_factory=dict[str, JsonValue],
         description="Makes inputs optional: by name, the value where none is given; null for none.",
+    )
+    trigger: Annotated[Trigger | None, ADVANCED] = Field(
+        default=None, description="What starts the workflow, other than a person; a webhook is taken by `operad serve`."
     )
 
 
@@ -331,8 +364,7 @@ class IfElse(NodeOperator[IfElseParams]):
         """Yield faults: comparisons that the types of the variables do not support."""
         for number, case in enumerate(self.params.cases):
             for place, condition in enumerate(case.conditions):
-                fault = fault_of(condition.operator, condition.value, type_of(condition.variable))
-                if fault:
+                if fault := condition_fault(condition, type_of(condition.variable)):
                     yield Fault(f"cases[{number}][1][{place}]", fault)
 
     async def compute(self, call: NodeCall) -> NodeResult:

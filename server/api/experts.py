@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, cast
 
@@ -14,6 +14,8 @@ from operad.configs.capabilities import Trust
 from operad.configs.inputs import start_params, text_input
 from operad.configs.runnable import Source, lasting, opened
 from operad.configs.schema import DurableSpec
+from operad.flows.formats.format import Greeting
+from operad.flows.formats.remarks import greeting_of
 from operad.operators.nodes.flow import Start, StartParams, StartVariable, read_inputs
 from operad.runtime.agents.agent import Agent
 from operad.runtime.agents.leader import Leader
@@ -41,6 +43,7 @@ class Offer:
         start: Inputs of a workflow of typed nodes; None for a configuration.
         ledger: Ledger of its runs; None if they are not durable.
         durable: Rule for deleting its finished runs.
+        greeting: What users see before they write.
     """
 
     agent: Agent
@@ -48,6 +51,7 @@ class Offer:
     start: StartParams | None = None
     ledger: Ledger | None = None
     durable: DurableSpec | None = None
+    greeting: Greeting = field(default_factory=Greeting)
 
     @property
     def name(self) -> str:
@@ -153,7 +157,8 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
         except MissingDepsError as error:
             raise InputError(f"{source.file}: {agent.profile.name!r} cannot be served: {error}") from error
         name = None if found.graph else agent.profile.name
-        offers.append(Offer(agent, lasting(source.model_copy(update={"expert": name})), start, durable=durable))
+        lasting_source = lasting(source.model_copy(update={"expert": name}))
+        offers.append(Offer(agent, lasting_source, start, durable=durable, greeting=greeting_of(found.graph)))
     return offers
 
 

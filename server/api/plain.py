@@ -21,6 +21,8 @@ from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun, State
+from operad.server.api.webhooks import METHODS as WEBHOOK_METHODS
+from operad.server.api.webhooks import webhook_inputs, webhook_response
 from operad.server.problems import RefusedError
 from operad.server.streams import EventStream
 
@@ -120,6 +122,8 @@ class ExpertView(Value):
     operators: list[str] = Field(description="Ids of the expert's operators.")
     inputs: dict[str, str] | None = Field(description="The inputs with their types; null if any inputs are accepted.")
     defaults: dict[str, JsonValue] = Field(description="Default values of optional inputs.")
+    opening: str = Field(description="The first message of a conversation, shown before users write; empty for none.")
+    questions: list[str] = Field(description="Questions that users may begin a conversation with.")
 
 
 class ExpertList(Value):
@@ -211,6 +215,8 @@ def _expert_view(offer: Offer) -> ExpertView:
         operators=[name for each in offer.agent.workflow.get_operators() if (name := each.get_id()) != OUTCOME],
         inputs={name: kind.value for name, kind in start.variables} if start else None,
         defaults=start.defaults if start else {},
+        opening=offer.greeting.text,
+        questions=list(offer.greeting.questions),
     )
 
 
@@ -231,6 +237,9 @@ class PlainDoor:
         }
         router.get("/experts", response_model=ExpertList, responses=refusals())(self.list_experts)
         router.post("/runs", status_code=202, responses=begin_responses, **as_view)(self.begin_run)
+        router.add_api_route(
+            "/webhooks/{expert}", self.receive_webhook, methods=WEBHOOK_METHODS, include_in_schema=False
+        )
         router.get("/runs", response_model=RunList, responses=refusals())(self.list_runs)
         router.get("/runs/{run_id}", responses=refusals(404, 409), **as_view)(self.show_run)
         router.delete("/runs/{run_id}", status_code=204, responses=refusals(404, 409))(self.forget_run)
@@ -279,6 +288,16 @@ class PlainDoor:
         run, begun = await runs.begin(offer, job, body.id or idempotency_key, body.answers)
         location = f"runs/{run.id}"  # relative, because a proxy may add a prefix
         return json_reply(view(run), 202 if begun else 200, {"Location": location})
+
+    async def receive_webhook(self, request: Request, expert: str) -> Response:
+        """Start a run of a workflow that a webhook starts, and respond as the workflow says, without its result."""
+        runs = self._seen_by(request)
+        offer = find_offer(runs.offers, expert, "expert")
+        query = dict(request.query_params)
+        inputs = webhook_inputs(offer, request.method, dict(request.headers), query, await request.body())
+        run, _ = await runs.begin(offer, offer.job("", "", inputs), None, {})
+        status, body = webhook_response(offer)
+        return json_reply(body, status, {"Location": f"../runs/{run.id}"})
 
     async def list_runs(
         self, request: Request, limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=1000)] = 100

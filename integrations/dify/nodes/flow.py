@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of, text_of
 from operad.integrations.dify.names import OUTSIDE, outside_type
 from operad.integrations.dify.nodes.conditions import read_condition, write_condition
 from operad.integrations.dify.nodes.node_mapping import NodeContext, NodeMapping, convert_fields
+from operad.operators.nodes.flow import WEBHOOK_RAW
 
 INPUTS: Mapping[str, str] = {
     "string": "paragraph",
@@ -20,7 +21,7 @@ INPUTS: Mapping[str, str] = {
 }
 """Dify's types of inputs by Operad's types of variables."""
 
-_INPUT_TYPES = {
+INPUT_TYPES = {
     **{dify_type: operad_type for operad_type, dify_type in INPUTS.items()},
     "text-input": "string",
     "select": "string",
@@ -28,11 +29,74 @@ _INPUT_TYPES = {
     "url": "string",
     "files": "array[file]",
 }
+"""Operad's types of variables by Dify's types of inputs."""
 
 _OUTSIDE_PREFIXES = tuple(f"{each}." for each in OUTSIDE)
 
 
+TRIGGERS: Mapping[str, str] = {
+    "trigger-webhook": "webhook",
+    "trigger-schedule": "schedule",
+    "trigger-plugin": "event",
+}
+"""Kinds of triggers by Dify's types of nodes."""
+
+_WEBHOOK_PARTS = {"header": "headers", "query": "params", "body": "body"}
+
+
+def _write_trigger(trigger: list[Any], params: Fields) -> Fields:
+    """Return the data of a trigger; `trigger` has the values of `Trigger`, in order."""
+    kind, method, content_type, inputs, status, response = [*trigger, *_TRIGGER_DEFAULTS[len(trigger) :]][:6]
+    data: Fields = {"type": next((each for each, name in TRIGGERS.items() if name == kind), "trigger-plugin")}
+    if kind != "webhook":
+        return data
+    kinds, defaults = dict(pairs_of(params.get("variables"))), fields_of(params.get("defaults"))
+    data |= {"method": method, "content_type": content_type, "status_code": status, "response_body": response}
+    for part, key in _WEBHOOK_PARTS.items():
+        named = [list_of(each) for each in list_of(inputs)]
+        data[key] = [
+            {"name": field, "required": name not in defaults, "type": kinds.get(name, "string")}
+            for name, each, field in (each for each in named if len(each) == 3)
+            if each == part
+        ]
+    return data
+
+
+_TRIGGER_DEFAULTS: list[Any] = ["webhook", "get", "application/json", [], 200, ""]
+
+
+def _read_trigger(kind: str, data: Fields, node_context: NodeContext) -> Fields:
+    """Return the inputs that a trigger gives, and its place in the request if it is a webhook."""
+    outside = [[name, outside_type(name)] for name in node_context.names.outside]
+    read = list(node_context.names.of_start)
+    if kind != "webhook":
+        own = [[name, "any"] for name in read if _is_own_input(name)] if kind == "event" else []
+        defaults = {"defaults": dict.fromkeys(name for name, _ in own)} if own else {}
+        return {"variables": [*own, *outside], "trigger": [kind], **defaults}
+    content_type = text_of(data.get("content_type") or "application/json")
+    whole = {"text/plain": "string", "application/octet-stream": "file"}.get(content_type)
+    kinds: dict[str, str] = {}
+    optional: dict[str, None] = {}
+    places: list[list[str]] = []
+    for part, key in _WEBHOOK_PARTS.items():
+        for each in each_of(data.get(key)):
+            field = text_of(each.get("name"))
+            name = field.replace("-", "_") if part == "header" else field
+            kinds[name] = whole if whole and part == "body" else text_of(each.get("type") or "string")
+            if each.get("required") is not True:
+                optional[name] = None
+            places.append([name, part, field])
+    if WEBHOOK_RAW in read:
+        kinds[WEBHOOK_RAW], optional[WEBHOOK_RAW] = "object", None
+    method, status = text_of(data.get("method") or "get").lower(), data.get("status_code", 200)
+    trigger = [kind, method, content_type, places, status, text_of(data.get("response_body") or "")]
+    params: Fields = {"variables": [*map(list, kinds.items()), *outside], "trigger": trigger}
+    return {**params, "defaults": optional} if optional else params
+
+
 def _write_start(params: Fields, node_context: NodeContext) -> Fields:
+    if trigger := list_of(params.get("trigger")):
+        return _write_trigger(trigger, params)
     defaults = fields_of(params.get("defaults"))
     return {
         "variables": [
@@ -70,8 +134,10 @@ def _input(name: str, kind: Any) -> Fields:
 
 
 def _read_start(data: Fields, node_context: NodeContext) -> Fields:
+    if kind := TRIGGERS.get(text_of(data.get("type"))):
+        return _read_trigger(kind, data, node_context)
     variables = [
-        [variable.get("variable"), _INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
+        [variable.get("variable"), INPUT_TYPES.get(str(variable.get("type")), variable.get("type"))]
         for variable in each_of(data.get("variables"))
     ]
     file_types = dict.fromkeys(("file", "array[file]"))

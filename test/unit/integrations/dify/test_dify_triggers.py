@@ -1,0 +1,158 @@
+"""Triggers of Dify: kept exactly, and the inputs that they give start a run."""
+
+import pytest
+import yaml
+
+from operad.flows.assemble import assemble
+from operad.flows.edit import SetParam, apply
+from operad.flows.formats.remarks import remarks_of
+from operad.flows.formats.table import FORMATS
+from operad.integrations.dify.format import DIFY
+from operad.integrations.dify.remarks import cron_of
+from operad.operators.nodes import NODE_TYPES
+from operad.runtime.values.errors import InvalidError, OperadError
+from operad.runtime.values.message import Job
+
+WEBHOOK = {
+    "type": "trigger-webhook",
+    "title": "Hook",
+    "method": "post",
+    "content_type": "application/json",
+    "headers": [{"name": "X-Event-Kind", "type": "string", "required": True}],
+    "params": [{"name": "page", "type": "number", "required": False}],
+    "body": [{"name": "order", "type": "object", "required": True}],
+    "status_code": 202,
+    "response_body": '{"got": true}',
+    "async_mode": True,
+    "timeout": 30,
+    "variables": [{"variable": "_webhook_raw", "label": "raw", "value_type": "object", "required": True}],
+}
+SCHEDULE = {
+    "type": "trigger-schedule",
+    "title": "Daily",
+    "mode": "visual",
+    "frequency": "daily",
+    "visual_config": {"time": "2:30 PM"},
+    "timezone": "UTC",
+}
+PLUGIN = {
+    "type": "trigger-plugin",
+    "title": "Issue",
+    "plugin_id": "langgenius/github_trigger",
+    "provider_id": "langgenius/github_trigger/github_trigger",
+    "event_name": "issue_opened",
+    "subscription_id": "s",
+    "plugin_unique_identifier": "langgenius/github_trigger:1.0@x",
+    "event_parameters": {"labels": {"type": "constant", "value": ["bug"]}},
+}
+
+
+def flow(template, triggers, **variables):
+    arguments = [{"variable": name, "value_selector": list(value)} for name, value in variables.items()]
+    nodes = [
+        *({"id": f"t{number}", "data": data} for number, data in enumerate(triggers)),
+        {"id": "2", "data": {"type": "template-transform", "title": "T", "template": template, "variables": arguments}},
+        {
+            "id": "3",
+            "data": {"type": "end", "title": "E", "outputs": [{"variable": "r", "value_selector": ["2", "output"]}]},
+        },
+    ]
+    edges = [*((f"t{number}", "2") for number in range(len(triggers))), ("2", "3")]
+    graph = {"nodes": nodes, "edges": [{"source": a, "sourceHandle": "source", "target": b} for a, b in edges]}
+    app = {"mode": "workflow", "name": "hook"}
+    return {"kind": "app", "version": "0.6.0", "app": app, "workflow": {"graph": graph}}
+
+
+HOOK = flow(
+    "{{ k }} {{ p }} {{ o.id }} {{ r.method }}",
+    [WEBHOOK],
+    k=("t0", "X_Event_Kind"),
+    p=("t0", "page"),
+    o=("t0", "order"),
+    r=("t0", "_webhook_raw"),
+)
+FILES = {
+    "webhook": HOOK,
+    "schedule": flow("{{ t > 0 }}", [SCHEDULE], t=("sys", "timestamp")),
+    "plugin": flow("{{ title }}", [PLUGIN], title=("t0", "title")),
+    "several": flow("x", [SCHEDULE, PLUGIN, WEBHOOK]),
+}
+
+
+def loaded(root):
+    return DIFY.load(yaml.safe_dump(root))
+
+
+def result(root, **inputs):
+    return assemble(loaded(root), NODE_TYPES).run(Job("", inputs=inputs)).outputs["r"]
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_triggers_are_kept_exactly_and_their_workflows_have_no_issues(name):
+    graph = loaded(FILES[name])
+    assert DIFY.check(graph.runnable) == []
+    assert [remark for remark in remarks_of(graph) if remark.lossy] == []
+    assert yaml.safe_load(DIFY.dump(graph)) == FILES[name]
+    through = FORMATS["operad"].load(FORMATS["operad"].dump(graph))
+    assert yaml.safe_load(DIFY.dump(through)) == FILES[name]
+
+
+def test_a_run_takes_what_a_webhook_gives_as_inputs_with_types():
+    assert result(HOOK, X_Event_Kind="sale", page="3", order='{"id": 7}') == "sale 3 7 "
+    with pytest.raises(OperadError):
+        result(HOOK, X_Event_Kind="sale")
+    with pytest.raises(OperadError):
+        result(HOOK, X_Event_Kind="sale", order='{"id": 7}', page="many")
+
+
+def test_a_schedule_gives_the_time_and_a_plugin_what_nodes_read():
+    assert result(FILES["schedule"]) == "True"
+    assert result(FILES["plugin"], title="Broken") == "Broken"
+
+
+def test_of_several_triggers_the_webhook_starts_the_run_and_the_others_are_said():
+    graph = loaded(FILES["several"])
+    assert {spec.id: spec.type for spec in graph.nodes if spec.id.startswith("t")} == {
+        "t0": "trigger-schedule",
+        "t1": "trigger-plugin",
+        "t2": "start",
+    }
+    said = {(remark.node, remark.field) for remark in remarks_of(graph)}
+    assert {("t0", "edges"), ("t0", "schedule"), ("t1", "edges")} <= said
+
+
+def test_an_edit_of_a_webhook_is_written():
+    graph = loaded(HOOK)
+    trigger = list(graph.by_id["t0"].params["trigger"])
+    changed = apply(graph, [SetParam(node="t0", path="trigger", value=[*trigger[:4], 201, "thanks"])]).graph
+    data = yaml.safe_load(DIFY.dump(changed))["workflow"]["graph"]["nodes"][0]["data"]
+    assert data == {**WEBHOOK, "status_code": 201, "response_body": "thanks"}
+
+
+@pytest.mark.parametrize(
+    ("schedule", "cron"),
+    [
+        ({"mode": "cron", "cron_expression": "0 9 * * 1"}, "0 9 * * 1 "),
+        ({"mode": "visual", "frequency": "hourly", "visual_config": {"on_minute": 15}}, "15 * * * * "),
+        ({"mode": "visual", "frequency": "daily", "visual_config": {"time": "12:05 AM"}}, "5 0 * * * "),
+        (
+            {"frequency": "weekly", "visual_config": {"time": "12:00 PM", "weekdays": ["mon", "fri"]}},
+            "0 12 * * mon,fri ",
+        ),
+        (
+            {"frequency": "monthly", "visual_config": {"time": "1:00 AM", "monthly_days": [1, "last"]}},
+            "0 1 1,28-31 * * ",
+        ),
+        ({"frequency": "daily", "visual_config": {"time": "soon"}}, ""),
+    ],
+)
+def test_the_line_of_cron_is_that_of_the_schedule(schedule, cron):
+    assert cron_of(schedule) == cron
+
+
+def test_a_knowledge_pipeline_is_refused_with_advice():
+    with pytest.raises(InvalidError) as caught:
+        loaded({**HOOK, "kind": "rag_pipeline"})
+    (issue,) = caught.value.issues
+    assert issue.code == "format"
+    assert "knowledge" in issue.message
