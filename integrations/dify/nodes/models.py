@@ -166,7 +166,7 @@ def _write_extractor(params: Fields, node_context: NodeContext) -> Fields:
     optional, options = list_of(params.get("optional")), fields_of(params.get("options"))
     parameters: list[Fields] = [
         {"description": description, "name": name, "required": name not in optional, "type": kind}
-        | ({"type": "select", "options": options[name]} if name in options else {})
+        | ({"type": "select", "options": options[name]} if isinstance(name, str) and name in options else {})
         for description, name, kind in pairs_of(params.get("parameters"), 3)
     ]
     return {

@@ -70,6 +70,13 @@ def test_a_value_that_dify_refuses_is_named_and_written_back(path, value):
     assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
 
 
+@pytest.mark.parametrize("name", [[], {}, ["a"], 7, None])
+def test_a_parameter_of_an_extractor_whose_name_is_no_text_is_an_issue(name):
+    whole = yaml.safe_load((CASES / "extractor-report.yml").read_text("utf-8"))
+    whole["workflow"]["graph"]["nodes"][1]["data"]["parameters"][0]["name"] = name
+    assert "2" in {issue.where for issue in DIFY.check(DIFY.load(yaml.safe_dump(whole).encode()).runnable)}
+
+
 def code_with(fields):
     """The workflow of a file whose code node has more fields, and the file."""
     whole = yaml.safe_load((CASES / "iteration-empty.yml").read_text("utf-8"))
