@@ -79,7 +79,7 @@ def apply_difference(made: Any, how: Any, *, sure: bool = False, derived: Collec
         made: The value.
         how: The change; values of another form are ignored.
         sure: True to apply the change even if the value is no longer the one that the change was made for.
-        derived: Keys whose changes are applied so, as Operad makes their values from others and nobody edits them.
+        derived: Keys whose changes are applied so, as Operad makes their values from others and edits do not concern them.
     """
     if not isinstance(how, Mapping):
         return made
