@@ -66,8 +66,8 @@ def edit(
         [*found.check(graph), *found.losses(graph)],
         [*found.check(edited.graph), *found.losses(edited.graph)],
     )
-    new = new_issues(before, after)
     data = found.dump_keeping_text(edited.graph, read_file(file))
+    new = [*new_issues(before, after), *_not_written(found, graph, edited.graph, data)]
     target = output or file
     if not dry_run:
         write_file(target, data)
@@ -81,6 +81,17 @@ def edit(
         for issue in new:
             print(issue_line(placed(issue, file), file), file=sys.stderr)
     raise typer.Exit(EXIT_LEFT if any(issue.code != "note" for issue in new) else 0)
+
+
+def _not_written(found: Format, graph: NodeGraph, edited: NodeGraph, data: bytes) -> list[Issue]:
+    """Return an issue for each changed node whose change the file does not have, as its format has no place for it."""
+    written = found.load(data, edited.name).by_id
+    return [
+        Issue("loss", f"the format {found.name} cannot hold this change, so the node is written unchanged", node_id)
+        for node_id, spec in edited.by_id.items()
+        if node_id in graph.by_id and node_id in written
+        if spec.params != graph.by_id[node_id].params == written[node_id].params
+    ]
 
 
 def _operations(files: Sequence[str], texts: Sequence[str]) -> list[Operation]:

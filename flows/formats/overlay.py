@@ -1,14 +1,15 @@
 """Difference of two plain values, and its application; it keeps data that Operad would not write by itself.
 
 A change is a plain value itself, so that a file can hold it: ``{"was": x, "is": y}`` for a different value, with a digest
-in place of an `x` that is not short, ``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": [key]}``
-inside a mapping, and ``{"items": [change or null]}`` inside a list of the same length.
+in place of an `x` that is not short, ``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": {key: x}}``
+inside a mapping, and ``{"items": [change or null], "of": [digest]}`` inside a list of the same length; `of` tells which
+mapping each change is for, as others may be added and removed.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from hashlib import sha256
 from math import isfinite
 from typing import Any, cast
@@ -28,10 +29,17 @@ def change(made: Any, given: Any) -> Change | None:
         made_items, given_items = cast("list[Any]", made_value), cast("list[Any]", given_value)
         if len(made_items) == len(given_items):
             items = [change(each, another) for each, another in zip(made_items, given_items, strict=True)]
-            return {"items": items} if any(item is not None for item in items) else None
+            if all(item is None for item in items):
+                return None
+            of = [_hash(each) for each in made_items] if any(isinstance(each, dict) for each in made_items) else []
+            return {"items": items, "of": of} if of else {"items": items}
     elif type(made) is type(given) and made == given:
         return None
-    return {"was": made if _is_short(made) else _hash(made), "is": given}
+    return {"was": _shown(made), "is": given}
+
+
+def _shown(value: Any) -> Any:
+    return value if _is_short(value) else _hash(value)
 
 
 def _is_short(value: Any) -> bool:
@@ -57,20 +65,21 @@ def _hash(value: Any) -> str:
 def _mapping_change(made: dict[str, Any], given: dict[str, Any]) -> Change | None:
     at = {key: change(made[key], value) if key in made else {"is": value} for key, value in given.items()}
     at = {key: each for key, each in at.items() if each is not None}
-    without = [key for key in made if key not in given]
+    without = {key: _shown(value) for key, value in made.items() if key not in given}
     found: dict[str, Any] = {"at": at} if at else {}
     if without:
         found["without"] = without
     return found or None
 
 
-def apply_difference(made: Any, how: Any, *, sure: bool = False) -> Any:
+def apply_difference(made: Any, how: Any, *, sure: bool = False, derived: Collection[str] = ()) -> Any:
     """Return a value with a change applied; the inverse of `change`.
 
     Args:
         made: The value.
         how: The change; values of another form are ignored.
         sure: True to apply the change even if the value is no longer the one that the change was made for.
+        derived: Keys whose changes are applied so, as Operad makes their values from others and edits do not concern them.
     """
     if not isinstance(how, Mapping):
         return made
@@ -80,24 +89,48 @@ def apply_difference(made: Any, how: Any, *, sure: bool = False) -> Any:
         return known["is"] if sure or "was" not in known or _is_same(made, known["was"]) else made
     value = made
     if isinstance(value, dict):
-        return _changed_mapping(cast("dict[str, Any]", value), known, sure)
+        return _changed_mapping(cast("dict[str, Any]", value), known, sure, derived)
     items: Any = known.get("items")
     if isinstance(value, list) and isinstance(items, list):
-        made_items, item_changes = cast("list[Any]", value), cast("Sequence[Any]", items)
-        if len(made_items) == len(item_changes):
-            return [apply_difference(one, each, sure=sure) for one, each in zip(made_items, item_changes, strict=True)]
+        made_items = cast("list[Any]", value)
+        changes = _aligned(made_items, cast("list[Any]", items), known.get("of"))
+        pairs = zip(made_items, changes, strict=True)
+        return [apply_difference(item, each, sure=sure, derived=derived) for item, each in pairs]
     return made
 
 
-def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool) -> dict[str, Any]:
-    at: Any = difference.get("at")
-    changes: Mapping[str, Any] = cast("Mapping[str, Any]", at) if isinstance(at, Mapping) else {}
-    without: Any = difference.get("without")
-    removed = cast("list[Any]", without) if isinstance(without, list) else []
-    found = {
-        key: apply_difference(value, changes.get(key), sure=sure) for key, value in made.items() if key not in removed
-    }
-    for key, item_change in changes.items():
-        if key not in made and isinstance(item_change, Mapping) and "is" in item_change and "was" not in item_change:
-            found[key] = cast("Change", item_change)["is"]
-    return found
+def _aligned(made: Sequence[Any], changes: Sequence[Any], of: Any) -> Sequence[Any]:
+    """Return the change for each item of a list: that of an equal item, else that of its place in an equally long list."""
+    digests = cast("list[Any]", of) if isinstance(of, list) else []
+    if len(digests) != len(changes):
+        return changes if len(changes) == len(made) else [None] * len(made)
+    free: dict[str, list[int]] = {}
+    for place, digest in reversed(list(enumerate(digests))):
+        free.setdefault(str(digest), []).append(place)
+    found = [places.pop() if (places := free.get(_hash(item))) else None for item in made]
+    if len(made) == len(changes):
+        unused = {place for places in free.values() for place in places}
+        found = [number if place is None and number in unused else place for number, place in enumerate(found)]
+    return [None if place is None else changes[place] for place in found]
+
+
+def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool, derived: Collection[str]) -> dict[str, Any]:
+    changes, without = _mapping(difference.get("at")), _mapping(difference.get("without"))
+    found: dict[str, Any] = {}
+    for key, value in made.items():
+        how, certain = changes.get(key), sure or key in derived
+        if key in without and (certain or _is_same(value, without[key])):
+            continue
+        if _adds(how) and not certain:  # the value was added later, by an edit
+            found[key] = value
+        else:
+            found[key] = apply_difference(value, how, sure=certain, derived=derived)
+    return found | {key: changes[key]["is"] for key in changes if key not in made and _adds(changes[key])}
+
+
+def _adds(how: Any) -> bool:
+    return isinstance(how, Mapping) and "is" in how and "was" not in how
+
+
+def _mapping(value: Any) -> Change:
+    return cast("Change", value) if isinstance(value, Mapping) else {}

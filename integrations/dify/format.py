@@ -20,6 +20,7 @@ import re
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import replace
+from itertools import count
 from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
@@ -209,6 +210,29 @@ def keep_positions(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterab
     return list(placed.values())
 
 
+def keep_titles(nodes: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
+    """Return the nodes of a changed file; those of the old file keep their titles, and new ones get titles of their own.
+
+    Args:
+        nodes: The nodes, with default titles that are numbered by type as if all were new.
+        old: The nodes of the file before the change.
+    """
+    data_by_id = {str(node.get("id")): fields_of(node.get("data")) for node in old}
+    taken = {str(data.get("title")) for data in data_by_id.values()}
+    titled: list[Fields] = []
+    for node in nodes:
+        data, old_data = fields_of(node.get("data")), data_by_id.get(str(node.get("id")), {})
+        title = str(data.get("title", ""))
+        if "title" in old_data and old_data.get("type") == data.get("type"):
+            title = old_data["title"]
+        elif title and title in taken:
+            stem = re.sub(r" \d+$", "", title)
+            title = next(name for number in count(2) if (name := f"{stem} {number}") not in taken)
+        taken.add(str(title))
+        titled.append({**node, "data": {**data, "title": title}} if title != data.get("title", "") else node)
+    return titled
+
+
 def _container_id(node: Fields) -> str:
     return str(node.get("parentId") or "")
 
@@ -322,7 +346,8 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     except InvalidError:
         return write_yaml(new_values)
     new_graph = new_values["workflow"]["graph"]
-    nodes = keep_positions(new_graph["nodes"], new_graph["edges"], old_graph["nodes"])
+    nodes = keep_titles(new_graph["nodes"], old_graph["nodes"])
+    nodes = keep_positions(nodes, new_graph["edges"], old_graph["nodes"])
     new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
     fresh = write_yaml(new_values)
     return keep_text(old, old_text, fresh, lambda data: read_yaml(data, "the file").value)

@@ -85,11 +85,7 @@ class Written:
     def final(self) -> Fields:
         """Node with the data from its Dify file put back."""
         kept_data = kept(self.spec.extra)
-        data_change = kept_data.get("data")
-        data = apply_difference(self.data, data_change)
-        title = fields_of(fields_of(fields_of(data_change).get("at")).get("title"))
-        if "is" in title:  # Operad numbers titles by order, so another number does not mean an edit
-            data = {**data, "title": title["is"]}
+        data = apply_difference(self.data, kept_data.get("data"), derived=("title", "label"))
         return {**apply_difference(self.envelope, kept_data.get("envelope"), sure=True), "data": data}
 
 
@@ -354,7 +350,7 @@ def values_of(graph: NodeGraph) -> Fields:
     kept_data = kept(graph.extra)
     for note in kept_data.get("notes", []):
         node_values.insert(note["at"], note["note"])
-    root: Fields = apply_difference(writer.rest, kept_data.get("rest"))
+    root: Fields = apply_difference(writer.rest, kept_data.get("rest"), derived=("id",))
     for key, texts in ((INSTRUCTIONS, graph.instructions), (NOTES, graph.notes)):
         if texts:
             root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}

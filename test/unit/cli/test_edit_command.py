@@ -2,6 +2,7 @@
 
 import json
 import sys
+from pathlib import Path
 
 import jsonschema
 import pytest
@@ -76,6 +77,13 @@ def test_what_the_format_cannot_hold_is_a_new_issue(operad):
         1,
         "chat2workflow: 4: Chat2Workflow has no type 'tool'; it is written with that name [loss]\n",
     )
+
+
+def test_a_change_that_the_file_does_not_show_is_a_new_issue(operad, tmp_path):
+    case = Path(__file__).parents[1] / "data/dify_cases/environment.yml"
+    (tmp_path / "env.yml").write_bytes(case.read_bytes())
+    status, _, err = operad("edit", "env.yml", "--op", """set 1 defaults '{"env.A": "two", "env.N": 2}'""")
+    assert (status, err.count("[loss]")) == (1, 1)
 
 
 def test_a_batch_that_is_refused_changes_no_file_and_tells_all(operad, tmp_path):

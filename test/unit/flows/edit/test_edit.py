@@ -2,8 +2,8 @@
 
 import copy
 import json
-from dataclasses import replace
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import jsonschema

@@ -160,3 +160,12 @@ def test_a_text_that_cannot_be_kept_is_written_anew_with_the_same_values(text):
 def test_over_what_is_no_workflow_of_dify_a_workflow_is_written_anew(old):
     graph = load(FILE, "translate")
     assert DIFY.dump_keeping_text(graph, old) == DIFY.dump(graph)
+
+
+def test_inputs_keep_their_labels_and_limits_when_others_come_and_go_and_a_new_default_is_written():
+    given = FILE.replace("label: text, type", "label: Your text, max_length: 9, type")
+    for operations in (["add_input n number"], ["rename_variable s text words"], ["set s defaults.text x"]):
+        after, _, _ = changed(given.replace("required: true", "required: false"), *operations)
+        first, *_ = nodes(after)["s"]["data"]["variables"]
+        assert (first["label"], first["max_length"], first["type"]) == ("Your text", 9, "paragraph")
+    assert first["default"] == "x"
