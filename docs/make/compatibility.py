@@ -19,6 +19,7 @@ OUTCOMES = {
     "ComfyUI": DATA / "comfyui_cases" / "outcomes.json",
     "Coze": DATA / "coze_cases" / "outcomes.json",
     "Flowise": DATA / "flowise_cases" / "outcomes.json",
+    "Coze Studio": DATA / "coze_canvas_cases" / "outcomes.json",
     "Chat2Graph": DATA / "chat2graph_cases" / "outcomes.json",
     "AWEL": DATA / "awel_cases" / "outcomes.json",
 }
@@ -47,6 +48,8 @@ SAME = {
     "its own servers, so these files did not run there; a scripted model answers with its prompt.",
     "Flowise": "*The same*: the answer is the one that follows from the code of Flowise's engine, written by hand. No server of "
     "Flowise ran these files; a scripted model answers with its prompt.",
+    "Coze Studio": "*The same*: the outputs are those that follow from the nodes' parameters by Coze Studio's source, written "
+    "by hand; its server did not run these canvases. A scripted model answers with its prompt.",
     "Chat2Graph": "*The same*: the result is the one that follows from Chat2Graph's design, written by hand. Its program did "
     "not run these files; those in Python use its names for Operad's classes.",
     "AWEL": "*The same*: the result is that of AWEL's own runner in dbgpt, which each test runs on the same DAG, beside "

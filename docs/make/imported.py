@@ -36,6 +36,7 @@ def page() -> str:
                "Edges": dify.EDGE} | {f"`{name}`": each for name, each in dify.NODES.items()}  # fmt: skip
     of_coze = {"Every node": coze.AROUND | Table(None, {"parameters": coze.ANY_NODE}), "Plugins": coze.PLUGIN}
     of_coze |= {f"`{name}`": each for name, each in coze.NODES.items()}
+    of_coze |= {f"`{ours}`, from {theirs}": each for (theirs, ours), each in coze.FORM_FIELDS.items()}
     of_flowise = {f"`{kind}`": each for kind, each in flowise.FIELDS.items()}
     return "\n".join([HEAD, *_section("Dify", of_dify), *_section("Coze", of_coze), *_section("Flowise", of_flowise)])
 

@@ -1,4 +1,4 @@
-"""Coze: its workflow archives.
+"""Coze: its workflow archives, and the canvas of Coze Studio.
 
 The prefix ``coze-`` marks a node type that Operad has, too, but whose parameters it cannot read.
 """
@@ -10,41 +10,62 @@ _CALL = "add a sub-workflow node, and name the other workflow by `workflows` of 
 _SEARCH = "add a knowledge-retrieval node, and name the folder of the documents by `knowledge` of the services"
 _INDEX = "index the documents beside the workflow: `knowledge` of the services names their folder"
 _STORE = "add a tool node, and give the function that asks the database by `tools` of the services"
+_CONVERSATION = "give the llm node a memory; conversations and messages of Coze's server are not reached"
 _ASSIGN = "add an assigner node after a conversation node that declares the variable"
 _BREAK = "end the loop by its `break_conditions`"
-_HTTP = "add a request node with the method, headers and body; only a GET of an address in one variable is read"
+_HTTP = "add a request node with the method, headers, body and authorization; requests with a key, a file or a template are not read"
 
 INTEGRATION = Integration(
     name="coze",
-    formats={"coze": "operad.integrations.coze.format:COZE"},
+    formats={
+        "coze": "operad.integrations.coze.format:COZE",
+        "coze-canvas": "operad.integrations.coze.format:COZE_CANVAS",
+    },
     advice={
         "batch": "add an iteration node; only a batch over one list with one output is read",
         "break": _BREAK,
         "comment": "move the comment out of the loop or batch that it stands in, or remove it",
         "condition": "add an if-else node; only comparisons by equality, order, containment and emptiness are read",
         "continue": "lead past the rest of the loop by an if-else node",
-        "coze-code": "write the code as Python `def main(…)` with the node_inputs as its arguments; main(args) is not read",
+        "coze-code": "write the code as Python: `async def main(args)` as at Coze, or `def main(…)` with the node_inputs as its arguments",
         "coze-end": "make its node_inputs variables, of which each is an output",
         "coze-llm": "give it a systemPrompt and a prompt as texts in llmParam",
-        "coze-loop": "add an iteration node for a list, or a loop node with a count; only loops of the type count are read",
+        "coze-loop": "add an iteration node for a list, or a loop node with a count; only loops of the type count, and over one list without shared variables, are read",
         "coze-start": "give its inputs types of the list in docs/nodes.md",
+        "clear_conversation_history": _CONVERSATION,
+        "conversation_history": _CONVERSATION,
+        "conversation_list": _CONVERSATION,
+        "create_conversation": _CONVERSATION,
+        "create_message": _CONVERSATION,
         "database": _STORE,
+        "database_delete": _STORE,
+        "database_insert": _STORE,
+        "database_select": _STORE,
+        "database_update": _STORE,
         "dataset": _SEARCH,
         "dataset_write": _INDEX,
+        "delete_conversation": _CONVERSATION,
+        "delete_message": _CONVERSATION,
+        "edit_conversation": _CONVERSATION,
+        "edit_message": _CONVERSATION,
         "http": _HTTP,
         "http_requester": _HTTP,
         "image_generate": "add a text2image node with a prompt",
         "input": _ASK,
         "intent": "add a question-classifier node; only intents by name with one query are read",
+        "json_parse": "read the text by a code node: json.loads",
+        "json_stringify": "write the text by a code node: json.dumps",
         "knowledge": _SEARCH,
+        "knowledge_delete": _INDEX,
         "knowledge_write": _INDEX,
         "loop_set_variable": _ASSIGN,
+        "message_list": _CONVERSATION,
         "output": "add an answer node with its text",
         "plugin": "add a tool node, and give the function by `tools` of the services, or ask its address by a request node",
         "question": _ASK,
         "set_variable": _ASSIGN,
         "subflow": _CALL,
-        "text": "split the text by a code node; only texts put together are read",
+        "text": "split or join the text by a code node; only texts put together from variables of nodes, and split by given delimiters, are read",
         "variable": _ASSIGN,
         "variable_merge": "add a variable-aggregator node; only one group is read",
         "workflow": _CALL,

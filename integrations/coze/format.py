@@ -23,10 +23,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from operad.flows.formats.format import Format, foreign
+from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.coze.archive import MAX_ARCHIVE, MAX_FILES, packed, unpacked
+from operad.integrations.coze.canvas import is_canvas, read_canvas, write_canvas
 from operad.integrations.coze.names import is_mixed
 from operad.integrations.coze.nodes.conditions import nearest_operator
 from operad.integrations.coze.notes import NAME, archived_data, data_to_keep, is_unchanged
@@ -135,6 +136,15 @@ def is_it(data: bytes) -> bool:
 COZE = Format(NAME, ".coze.zip", is_it, _read, _write, losses_of, remarks=remarks_of)
 """Format of the archives of Coze."""
 
+
+def _canvas_losses(graph: NodeGraph) -> Iterator[Issue]:
+    yield from losses_of(graph)
+    yield from without_instructions(graph)
+
+
+COZE_CANVAS = Format("coze-canvas", ".coze.json", is_canvas, read_canvas, write_canvas, _canvas_losses)
+"""Format of the canvas of Coze Studio; `COZE` has the remarks on both forms."""
+
 load, dump, losses = COZE.load, COZE.dump, COZE.losses
 
-__all__ = ["COZE", "MAX_ARCHIVE", "MAX_FILES", "dump", "is_it", "load", "losses"]
+__all__ = ["COZE", "COZE_CANVAS", "MAX_ARCHIVE", "MAX_FILES", "dump", "is_it", "load", "losses"]

@@ -29,7 +29,7 @@ def operad_type(given: Any) -> str:
         return T(operad_type(given["items"])).array.value
     if name in ("integer", "float", "number"):
         return T.NUMBER.value
-    if name in ("image", "audio", "video", "doc", "ppt", "excel", "txt", "zip", "svg", "voice"):
+    if name in ("image", "audio", "video", "doc", "ppt", "excel", "txt", "zip", "svg", "voice", "code"):
         return T.FILE.value
     return T.STRING.value if name == "time" else T(name).value
 

@@ -41,7 +41,7 @@ _LISTED = table(honoured="node_inputs node_outputs")
 
 _MODEL = table(
     honoured="llmParam.systemPrompt llmParam.prompt",
-    no_effect="llmParam.* fcParam.* batch",
+    no_effect="llmParam.* fcParam.* batch.*",
     note={"llmParam.modelName": _MODEL_OF_THE_RUN, "llmParam.modleName": _MODEL_OF_THE_RUN},
     lossy={
         "llmParam.enableChatHistory": ("the model sees no earlier turns of the conversation", unless(False, "false")),
@@ -50,6 +50,7 @@ _MODEL = table(
         "fcParamVar": "the model has no tools, workflows or knowledge",
         "visionParam": "the model is shown no files",
         "batchMode": ("runs once", unless("single")),
+        "batch.batchEnable": "runs once",
     },
 )
 
@@ -95,7 +96,7 @@ NODES: Mapping[str, Table] = {
     "code": _LISTED | table(honoured="code language"),
     "template-transform": _LISTED | table(honoured="method concatParams", no_effect="splitParams"),
     "variable-aggregator": table(honoured="mergeGroups node_outputs", no_effect="node_inputs"),
-    "if-else": table(honoured="branches"),
+    "if-else": table(honoured="branches", no_effect="node_inputs"),
     "iteration": _LISTED
     | table(
         honoured="concurrentSize", note={"batchSize": ("every item is worked on", lambda value: str(value) != "1000")}
@@ -123,6 +124,34 @@ NODES: Mapping[str, Table] = {
 }
 """Coze's parameters of each node type of Operad, in addition to `ANY_NODE`."""
 
+_REQUEST = table(
+    no_effect="auth.* body.*",
+    note={"setting": "the time limits of this machine hold, and nothing is tried again"},
+)
+
+FORM_FIELDS: Mapping[tuple[str, str], Table] = {
+    ("text", "code"): _LISTED | table(honoured="method splitParams", no_effect="concatParams"),
+    ("loop", "iteration"): _LISTED | table(honoured="loopType", no_effect="loopCount variableParameters"),
+    ("subflow", "sub-workflow"): _LISTED
+    | table(
+        honoured="workflowId",
+        no_effect="spaceId type inputDefs inputType outputType batch.*",
+        note={"workflowVersion": "the workflow that `workflows` of the services names is run"},
+        lossy={"batch.batchEnable": "runs once"},
+    ),
+    ("output", "answer"): _LISTED
+    | table(
+        no_effect="streamingOutput callTransferVoice chatHistoryWriting",
+        note={"content": "the message is the result `answer` of the run, too"},
+    ),
+    ("question", "human-input"): _LISTED
+    | table(
+        honoured="question answer_type", no_effect="llmParam limit option_type options dynamic_option extra_output"
+    ),
+    ("http", "request"): _LISTED | _REQUEST | table(honoured="apiInfo headers params body.bodyType body.bodyData"),
+}
+"""Coze's parameters of nodes that are read by `FORMS`, by Coze's type and Operad's."""
+
 PLUGIN = _LISTED | table(honoured="apiParam", no_effect="fcParam")
 """Parameters of a plugin of Coze's store that does the work of a node type of Operad."""
 
@@ -139,8 +168,9 @@ def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
     owner = Owner(spec.id, title if isinstance(title, str) else "")
     yield from remarks_on(archived, AROUND, owner, Use.NOTE)
     given = fields_of(archived.get("parameters"))
-    if spec.type in NODES and archived.get("type") != "plugin":
-        yield from remarks_on(_with_mappings(given, "llmParam", "fcParam"), ANY_NODE | NODES[spec.type], owner)
+    fields = FORM_FIELDS.get((str(archived.get("type")), spec.type)) or NODES.get(spec.type)
+    if fields and archived.get("type") != "plugin":
+        yield from remarks_on(_with_mappings(given, "llmParam", "fcParam"), ANY_NODE | fields, owner)
     elif archived.get("type") == "plugin":
         yield from remarks_on(given, ANY_NODE | PLUGIN, owner)
         yield from _input_remarks(given, owner)

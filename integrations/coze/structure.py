@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
@@ -20,6 +20,10 @@ COMMENT = "comment"
 class Structure:
     """The structure of a workflow at Coze.
 
+    Args:
+        graph: The workflow.
+        kept_ids: Ids that are those at Coze, whatever their form; by default, ids of the form that Coze gives.
+
     Attributes:
         graph: The workflow, with each id once.
         top: The nodes outside of all containers.
@@ -31,8 +35,9 @@ class Structure:
         merge: Coze's id of the variable_merge before the single end.
     """
 
-    def __init__(self, graph: NodeGraph) -> None:
+    def __init__(self, graph: NodeGraph, kept_ids: Collection[str] = ()) -> None:
         by_id = graph.by_id
+        self._kept_ids = kept_ids
         self.graph = graph = replace(graph, nodes=[spec for spec in graph.nodes if by_id[spec.id] is spec])
         holders = {spec.id for spec in graph.nodes if spec.type in STARTS and translate(spec, NO_NAMES) is not None}
         nested = [spec for spec in graph.nodes if _is_nested(graph, spec, holders)]
@@ -52,9 +57,9 @@ class Structure:
 
     def _numbered(self, ends: Sequence[NodeSpec]) -> tuple[dict[str, str], str]:
         """Return Coze's ids by Operad's, and the id for a variable_merge; Operad's ids that Coze accepts stay."""
-        ids: dict[str, str] = {}
+        ids = {spec.id: spec.id for spec in self.graph.nodes if spec.id in self._kept_ids}
         if start := next((spec for spec in self.top if spec.type == "start"), None):
-            ids[start.id] = START_ID
+            ids.setdefault(start.id, START_ID)
         if len(ends) == 1:
             ids.setdefault(ends[0].id, END_ID)
         written = list(self._in_order(self.top))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
@@ -12,7 +12,8 @@ from operad.flows.node_graph import NodeSpec
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes import MAPPED
 from operad.integrations.coze.nodes.containers import STARTS
-from operad.integrations.coze.nodes.models import DEFAULT_CLASS, is_extractor
+from operad.integrations.coze.nodes.forms import FORMS, Form
+from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.nodes.plugins import (
     plugin_for,
     plugin_of,
@@ -36,6 +37,7 @@ _PLUGIN_ICON = "icon-Plugin-v2.jpg"
 
 _OUTPUTS: Mapping[str, Mapping[str, str]] = {
     "http-request": {"status_code": "statusCode"},
+    "request": {"status_code": "statusCode"},
     "question-classifier": {"class_name": "classificationId"},
     "text2image": {"files": "data"},
 }
@@ -56,29 +58,27 @@ class Translated(NamedTuple):
 
 
 def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
-    """Return Operad's type and parameters of a node of Coze; Coze's own if they do not have the form Operad writes."""
+    """Return Operad's type and parameters of a node of Coze; Coze's own if they have a form that Operad does not read."""
     coze_type, given = str(node["type"]), node.get("parameters")
+    for form in _forms(coze_type):
+        try:
+            return form.type, form.read(given, names)
+        except MISREAD:
+            continue
     try:
-        operad_type = _type_of(coze_type, given)
-        if operad_type in MAPPED:
-            return operad_type, MAPPED[operad_type].read(given, names)
-        if plugin := plugin_of(given):
-            return operad_type, read_plugin(plugin, given, names)
-        if kept_node := read_own(given):
+        if coze_type == "plugin" and (plugin := plugin_of(given)):
+            return plugin.type, read_plugin(plugin, given, names)
+        if coze_type == "plugin" and (kept_node := read_own(given)):
             return kept_node
     except MISREAD:
         pass
     return f"{UNREAD}{coze_type}" if coze_type in NODE_TYPES else coze_type, given if given is not None else {}
 
 
-def _type_of(coze_type: str, given: Any) -> str:
-    """Return Operad's type of a node of Coze; empty if there is none."""
-    if coze_type == "llm" and is_extractor(given):
-        return "parameter-extractor"
-    if coze_type == "plugin":
-        plugin = plugin_of(given)
-        return plugin.type if plugin else ""
-    return next((operad_type for operad_type, mapping in MAPPED.items() if mapping.type == coze_type), "")
+def _forms(coze_type: str) -> Iterator[Form]:
+    """Yield the forms in which a type of Coze is read."""
+    yield from (Form(operad_type, each.read) for operad_type, each in MAPPED.items() if each.type == coze_type)
+    yield from FORMS.get(coze_type, ())
 
 
 def with_default_class(params: Fields) -> Fields:
@@ -124,6 +124,13 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
         except MISREAD:
             return {}
         return {"text" if ours == "llm" else "output": str(name)}
+    if ours == "iteration":
+        try:
+            (item,), (output,) = given["node_inputs"], given["node_outputs"]
+            pairs = (("item", str(item["name"])), ("output", str(output)))
+            return {operad_name: coze_name for operad_name, coze_name in pairs if operad_name != coze_name}
+        except MISREAD:
+            return {}
     if plugin := plugin_for(ours, fields_of(params)):
         return dict([plugin.output])
     return _OUTPUTS.get(ours, {})
@@ -131,14 +138,4 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
 
 def is_readable_container(node: Mapping[str, Any]) -> bool:
     """Return True if a node of Coze is a container whose nodes Operad reads."""
-    container = next(
-        (mapping for operad_type, mapping in MAPPED.items() if operad_type in STARTS and mapping.type == node["type"]),
-        None,
-    )
-    if container is None or "nodes" not in node:
-        return False
-    try:
-        container.read(node.get("parameters"), NO_NAMES)
-    except MISREAD:
-        return False
-    return True
+    return "nodes" in node and read_node(node, NO_NAMES)[0] in STARTS

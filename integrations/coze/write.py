@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -11,7 +11,6 @@ from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.ends import ICONS, write_ends
 from operad.integrations.coze.names import Names
-from operad.integrations.coze.nodes import MAPPED
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import (
     NAME,
@@ -49,14 +48,18 @@ def places(ids: Sequence[str], edges: Iterable[Fields]) -> dict[str, tuple[int, 
 class Writer:
     """Writer of one workflow.
 
+    Args:
+        graph: The workflow.
+        kept_ids: As of `Structure`.
+
     Attributes:
         structure: The nesting and the ids of the nodes at Coze.
         names: The names of nodes and outputs, at Coze and in Operad.
         name: The name of the workflow at Coze.
     """
 
-    def __init__(self, graph: NodeGraph) -> None:
-        self.structure = Structure(graph)
+    def __init__(self, graph: NodeGraph, kept_ids: Collection[str] = ()) -> None:
+        self.structure = Structure(graph, kept_ids)
         self._graph = graph = self.structure.graph
         outputs = {
             spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
@@ -133,7 +136,8 @@ class Writer:
             coze_type, parameters = str(archived["type"]), spec.params
         else:
             note |= data_to_keep(spec, written, self.names)
-            parameters = merge_params(fields_of(archived.get("parameters")), parameters)
+            kept = archived.get("parameters") if archived.get("type") == coze_type else None
+            parameters = merge_params(fields_of(kept), parameters)
         is_container = spec.id in structure.plain_starts
         start = structure.plain_starts.get(spec.id)
         if is_container and (start.id if start else "") != f"{spec.id}-1":
@@ -161,7 +165,7 @@ class Writer:
         """Yield the edges of a level in Coze's form; the last nodes of a container lead back to it."""
         structure = self.structure
         node_ids = {spec.id for spec in specs}
-        inline = f"{MAPPED[self._graph.by_id[parent].type].type}-function-inline" if parent else ""
+        inline = f"{self._coze_type(self._graph.by_id[parent])}-function-inline" if parent else ""
         with_edges: set[str] = set()
         written: list[Fields] = []
         for edge in self._graph.edges:
@@ -195,10 +199,17 @@ class Writer:
         """Return Coze's name of the port that an edge leaves; empty for the only port of a node."""
         if isinstance(archived_port := edge.extra.get(NAME), str):
             return archived_port
-        node = translate(self._graph.by_id[edge.source], self.names)
+        spec = self._graph.by_id[edge.source]
+        node = translate(spec, self.names)
         if edge.source in self.structure.plain_starts:
-            return f"{node.type if node else 'batch'}-output"
+            return f"{self._coze_type(spec)}-output"
         return port_name(node, edge.port)
+
+    def _coze_type(self, spec: NodeSpec) -> str:
+        """Return Coze's type of a node: that of its archive as long as it has not changed."""
+        archived = archived_data(spec)
+        is_kept = archived and is_unchanged(archived, spec, self.names)
+        return str(archived["type"]) if is_kept else write_node(spec, self.names).type
 
     def _is_last_class(self, edge: Edge) -> bool:
         params = fields_of(self._graph.by_id[edge.source].params)

@@ -56,7 +56,10 @@ def nearest_operator(condition: Condition, names: Names) -> str:
 
 def read_condition(given: Any, names: Names) -> list[Any]:
     """Return a condition of Coze in Operad's form: ``[variable, operator, value]``."""
-    operator = _OPERATOR_OF_NUMBER[given["operator"]]
+    number = given["operator"]
+    if number in (11, 12):  # is true, is false
+        return [names.selector(given["left"]["input"]["value"]), "is", "true" if number == 11 else "false"]
+    operator = _OPERATOR_OF_NUMBER[number]
     left, right = given["left"]["input"], given.get("right", {}).get("input")
     if left.get("type") == "file":
         operator = _FILE_OPERATORS.get(operator, operator)
@@ -68,6 +71,6 @@ def read_condition(given: Any, names: Names) -> list[Any]:
     value = right["value"]
     if isinstance(value, bool):
         return [selector, operator, "true" if value else "false"]
-    if right.get("type") == "list":
+    if right.get("type") == "list" and isinstance(value, str):
         return [selector, operator, json.loads(value)]
     return [selector, operator, str(value) if isinstance(value, int | float) else names.read_value(right, [])]

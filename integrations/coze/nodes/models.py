@@ -43,6 +43,8 @@ def _write_llm(params: LLMParams, names: Names) -> Fields:
 
 
 def _read_llm(given: Any, names: Names) -> Fields:
+    if _is_extractor(given):
+        raise ValueError("a parameter-extractor")
     model, inputs = _read_model_params(given), given.get("node_inputs")
     return {
         "system": names.text(model.get("systemPrompt", ""), inputs),
@@ -63,7 +65,7 @@ def _write_extractor(params: ExtractorParams, names: Names) -> Fields:
     }
 
 
-def is_extractor(given: Any) -> bool:
+def _is_extractor(given: Any) -> bool:
     """Return True if an llm node of Coze has the form that Operad writes for a parameter-extractor."""
     model = _read_model_params(given)
     inputs = by_name(given.get("node_inputs"))
@@ -71,6 +73,8 @@ def is_extractor(given: Any) -> bool:
 
 
 def _read_extractor(given: Any, names: Names) -> Fields:
+    if not _is_extractor(given):
+        raise ValueError("no query")
     query = next(each["input"]["value"] for each in given["node_inputs"] if each["name"] == "query")
     inputs = [each for each in given["node_inputs"] if each["name"] != "query"]
     return {

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 from operad.flows.formats.shapes import Fields
 from operad.integrations.coze.names import Names
 
+Read = Callable[[Any, Names], Fields]
+"""Function that turns Coze's parameters into Operad's; raises if they have another form than it reads."""
+
 
 class NodeMapping(NamedTuple):
     """Mapping of one node type.
@@ -22,4 +25,4 @@ class NodeMapping(NamedTuple):
     type: str
     icon: str
     write: Callable[[Any, Names], Fields]
-    read: Callable[[Any, Names], Fields]
+    read: Read

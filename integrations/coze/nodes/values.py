@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any
 
 from operad.flows.formats.shapes import Fields
@@ -30,9 +31,40 @@ async def main(args, ours=main):
 """Code that lets Coze call a ``main`` written for Operad. Meanwhile ``main`` is that function again, for recursion."""
 
 
+CODE_START = """class Args:
+    def __init__(self, params):
+        self.params = params
+
+
+Output = dict
+
+"""
+"""Names that Coze gives to code, before code that was written for Coze."""
+
+_OF_COZE = re.compile(r"^(?P<is_async>async )?def main\(\s*(?P<name>\w+)\s*(?::[^,()=]*)?\)", re.MULTILINE)
+"""A ``main`` that takes its inputs in one object, as Coze calls it."""
+
+
+def _code_end(inputs: Sequence[str], *, is_async: bool) -> str:
+    """Return the code that calls a ``main`` which was written for Coze with the inputs in one object."""
+    prefix, call = ("async ", "await coze") if is_async else ("", "coze")
+    given = ", ".join(f"{name!r}: {name}" for name in inputs)
+    return f"\n\n{prefix}def main({', '.join([*inputs, 'coze=main'])}):\n    return {call}(Args({{{given}}}))\n"
+
+
+def _code_of_coze(params: CodeParams) -> str | None:
+    """Return code that was written for Coze, from what `_read_code` made of it; None for other code."""
+    inputs = [name for name, _ in params.variables]
+    for is_async in (True, False):
+        end = _code_end(inputs, is_async=is_async)
+        if params.code.startswith(CODE_START) and params.code.endswith(end):
+            return params.code[len(CODE_START) : -len(end)]
+    return None
+
+
 def _write_code(params: CodeParams, names: Names) -> Fields:
     return {
-        "code": params.code + CODE_END,
+        "code": _code_of_coze(params) or params.code + CODE_END,
         "language": 3,
         "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
         "node_outputs": declared(params.outputs),
@@ -42,11 +74,15 @@ def _write_code(params: CodeParams, names: Names) -> Fields:
 def _read_code(given: Any, names: Names) -> Fields:
     if given["language"] != 3 or not isinstance(given["code"], str):
         raise ValueError("no Python")
-    code = given["code"].removesuffix(CODE_END)
-    if re.search(r"^async def main\b", code, re.MULTILINE):
-        raise ValueError("main gets its inputs in one object")
+    code, variables = given["code"].removesuffix(CODE_END), names.arguments(given.get("node_inputs"))
+    inputs = [name for name, _ in variables]
+    main = _OF_COZE.search(code)
+    if code == given["code"] and main and (main["is_async"] or main["name"] not in inputs):
+        if not all(name.isidentifier() and not iskeyword(name) and name != "coze" for name in inputs):
+            raise ValueError("an input whose name is not one of Python")
+        code = CODE_START + code + _code_end(inputs, is_async=bool(main["is_async"]))
     return {
-        "variables": names.arguments(given.get("node_inputs")),
+        "variables": variables,
         "outputs": [[name, operad_type(kind)] for name, kind in given["node_outputs"].items()],
         "code": code,
     }
