@@ -80,5 +80,5 @@ def test_an_integration_that_cannot_be_imported_is_an_error_that_names_its_packa
 
 
 def test_integrations_of_operad_are_found_by_name():
-    assert [each.name for each in integrations()] == ["chat2workflow", "comfyui", "coze", "dify", "worfbench"]
+    assert [each.name for each in integrations()] == ["chat2workflow", "comfyui", "coze", "crewai", "dify", "worfbench"]
     assert all(isinstance(each, Integration) for each in integrations())
