@@ -9,6 +9,7 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
@@ -17,7 +18,7 @@ import typer
 from operad.cli.remarks import LOSSY, placed_remarks
 from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import is_configuration, read_file, read_workflow
-from operad.configs.issues import Placed, in_file, issue_line, placed
+from operad.configs.issues import Placed, error_lines, in_file, issue_line, placed
 from operad.configs.loader import found_file, preview
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 from operad.runtime.values.file import unwritable, write_whole
@@ -35,6 +36,7 @@ EXIT_FAULTS = 2
 
 STDOUT = "-"
 CONFIGURATION = "configuration"
+EXPERT = "expert"
 
 ObjectInfo = Annotated[
     str | None,
@@ -97,7 +99,13 @@ def check(
 
 
 def convert(
-    file: Annotated[str, typer.Argument(metavar="FILE", help="A workflow of any format.")],
+    files: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="FILE",
+            help="A workflow of any format; or the files, or their folder, that configure agents elsewhere.",
+        ),
+    ],
     output: Annotated[
         str, typer.Option("-o", "--output", metavar="FILE", help="Output file; - (the default) is stdout.")
     ] = STDOUT,
@@ -122,8 +130,20 @@ def convert(
     status: 0; 1 if results may differ by what is lost (codes loss and lossy, not note) and --lossy is not given, so that
     nothing is written; 2 bad input.
     """
+    from operad.configs.foreign import experts_in
     from operad.flows.formats.format import foreign
 
+    if experts := experts_in([Path(file).expanduser() for file in files]):
+        if to not in (None, EXPERT):
+            raise InputError(f"--to {to}: these files become a file of experts; leave --to out")
+        for line in islice(error_lines(InvalidError("", experts.losses)), 1, None):
+            print(line, file=sys.stderr)
+        _refuse_losses([issue.code for issue in experts.losses], "the file of experts", lossy)
+        write_file(output, experts.text.encode())
+        return
+    if len(files) > 1 or Path(files[0]).is_dir():
+        raise InputError(f"{', '.join(files)}: no integration converts these together; name one file")
+    [file] = files
     known = known_formats(object_info)
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
@@ -137,18 +157,22 @@ def convert(
         print(line, file=sys.stderr)
     drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
     codes = [issue.code for issue in (*missing, *(remarks if drops_settings else ()))]
-    count = codes.count("loss") + codes.count(LOSSY)
-    if count and not lossy:
-        losses_text = "1 loss" if count == 1 else f"{count} losses"
-        print(f"operad: {losses_text}, nothing written; --lossy writes {wanted.name} all the same", file=sys.stderr)
-        raise typer.Exit(EXIT_LEFT)
+    _refuse_losses(codes, wanted.name, lossy)
     is_copy = wanted.name == found.name and not wanted.runs  # of a picture, whose pixels stay
     old = read_file(into) if into else data if is_copy else None
-    data = wanted.dump_keeping_text(graph, old)
-    write_file(into if into and output == STDOUT else output, data)
+    write_file(into if into and output == STDOUT else output, wanted.dump_keeping_text(graph, old))
     if to is None and not into and wanted.name == found.name and not output.lower().endswith(wanted.suffix):
         others = f"--to, such as --to {'dify' if found.name != 'dify' else 'operad'}, writes another format"
         print(f"operad: {output} has the format of {file}, {wanted.name}; {others}", file=sys.stderr)
+
+
+def _refuse_losses(codes: Sequence[str], wanted: str, lossy: bool) -> None:
+    """End the command if results may differ by what is lost, and this is not accepted."""
+    count = codes.count("loss") + codes.count(LOSSY)
+    if count and not lossy:
+        losses_text = "1 loss" if count == 1 else f"{count} losses"
+        print(f"operad: {losses_text}, nothing written; --lossy writes {wanted} all the same", file=sys.stderr)
+        raise typer.Exit(EXIT_LEFT)
 
 
 def show(

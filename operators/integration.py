@@ -34,6 +34,7 @@ class Integration:
         node_types: Classes of node types (`NodeOperator`), by the names of the types.
         capabilities: What the parameters of a node type can do (`operad.configs.read_capabilities.NodeCapabilities`), by
             the names of the types; a file with nodes of another type needs trust.
+        experts: Files that become files of experts (`operad.configs.foreign.ExpertSource`), by the name of their format.
         commands: Functions with Typer's annotations, by the names of the commands below ``operad evaluate``.
         advice: What to do about nodes of the platform that do not run here, by their types.
         writing: `Writing` of the values in texts and conditions of workflows that were imported from a format with the name
@@ -45,6 +46,7 @@ class Integration:
     node_types: Mapping[str, str] = field(default_factory=_none)
     capabilities: Mapping[str, str] = field(default_factory=_none)
     formats: Mapping[str, str] = field(default_factory=_none)
+    experts: Mapping[str, str] = field(default_factory=_none)
     commands: Mapping[str, str] = field(default_factory=_none)
     advice: Mapping[str, str] = field(default_factory=_none)
     writing: str = ""

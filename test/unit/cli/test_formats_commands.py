@@ -389,3 +389,32 @@ def test_a_file_that_cannot_be_read_is_named_once(tmp_path, monkeypatch, data, s
     (tmp_path / "e.yaml").write_bytes(data)
     [issue] = report("e.yaml").issues
     assert issue_line(issue, "e.yaml") == said
+
+
+AGENTS = "cook: {role: Cook, goal: Cook well, backstory: You are calm., verbose: true}\n"
+TASKS = "write: {description: Write it., expected_output: A short recipe, agent: cook, output_file: a.md}\n"
+
+
+def test_convert_makes_a_file_of_experts_of_the_agents_and_tasks_of_a_folder(operad, tmp_path):
+    folder = tmp_path / "config"
+    folder.mkdir()
+    (folder / "agents.yaml").write_text(AGENTS)
+    (folder / "tasks.yaml").write_text(TASKS)
+    status, out, err = operad("convert", "config", "-o", "crew.yaml")
+    assert (status, out, (tmp_path / "crew.yaml").exists()) == (1, "", False)
+    assert [line.rpartition(" ")[2] for line in err.splitlines()] == ["[note]", "[loss]", "same"]
+    assert err.splitlines()[1].startswith("config/tasks.yaml:1: write.output_file: ")
+    status, _, _ = operad("convert", "config/agents.yaml", "config/tasks.yaml", "--lossy", "-o", "crew.yaml")
+    assert status == 0
+    assert operad("check", "crew.yaml")[:2] == (0, "1 file: no issues\n")
+
+
+def test_convert_refuses_other_formats_and_other_files_together(operad, tmp_path):
+    (tmp_path / "agents.yaml").write_text(AGENTS)
+    (tmp_path / "tasks.yaml").write_text(TASKS)
+    status, _, err = operad("convert", "tasks.yaml", "--to", "dify")
+    assert (status, "leave --to out" in err) == (2, True)
+    (tmp_path / "empty").mkdir()
+    for arguments in (("empty",), ("tasks.yaml", "agents.yaml", "tasks.yaml"), ("a.json", "b.json")):
+        status, _, err = operad("convert", *arguments)
+        assert (status, "no integration converts" in err) == (2, True)

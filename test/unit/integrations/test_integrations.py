@@ -84,6 +84,7 @@ def test_integrations_of_operad_are_found_by_name():
         "chat2workflow",
         "comfyui",
         "coze",
+        "crewai",
         "dify",
         "flowise",
         "worfbench",
