@@ -1,5 +1,6 @@
 """Integrations of other packages: those that entry points name."""
 
+import subprocess
 import sys
 from pathlib import Path
 
@@ -82,3 +83,8 @@ def test_an_integration_that_cannot_be_imported_is_an_error_that_names_its_packa
 def test_integrations_of_operad_are_found_by_name():
     assert [each.name for each in integrations()] == ["chat2workflow", "comfyui", "coze", "dify", "worfbench"]
     assert all(isinstance(each, Integration) for each in integrations())
+
+
+def test_the_module_of_a_command_of_an_integration_can_be_imported_alone():
+    code = "import operad.integrations.chat2workflow.commands.pass_rate"
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
