@@ -30,10 +30,10 @@ from operad.configs.runnable import Runnable, Source, make
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
+from operad.runtime.values.fault import verdict_text
 from operad.runtime.values.file import unwritable
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.text import harmless
-from operad.runtime.values.verdict_text import verdict_text
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text
 from operad.runtime.workflow.chat_store import ChatStore

@@ -26,7 +26,7 @@ from operad.flows.generation.plan import parsed, reasons_of, texts_of
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
-from operad.operators.template import Template
+from operad.operators.instruction import Template
 from operad.runtime.agents.agent import Expert
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model

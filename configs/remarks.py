@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from operad.configs.reading import places
 from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
-from operad.operators.template import Template
+from operad.operators.instruction import Template
 from operad.runtime.graph.operator import HasGraph
 from operad.runtime.values.document import Document
 from operad.runtime.values.ids import as_name

@@ -38,8 +38,7 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
-from operad.operators.web.search import SearchProvider, SerpApi
-from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
+from operad.operators.web.search import DuckDuckGo, SearchProvider, SearxNG, SerpApi, Tavily
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model

@@ -34,6 +34,7 @@ class Integration:
         node_types: Classes of node types (`NodeOperator`), by the names of the types.
         capabilities: What the parameters of a node type can do (`operad.configs.read_capabilities.NodeCapabilities`), by
             the names of the types; a file with nodes of another type needs trust.
+        formats: Formats of files (`Format`), by their names.
         commands: Functions with Typer's annotations, by the names of the commands below ``operad evaluate``.
         advice: What to do about nodes of the platform that do not run here, by their types.
         rehearsed: Functions that replace those of `Services.outside` of the same name in dry runs.

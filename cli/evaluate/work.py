@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operad.cli.interruptible import ctrl_c_raises
-from operad.runtime.evaluation.store import process_concurrently, stored_results
+from operad.runtime.evaluation.results import process_concurrently, stored_results
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
 
 T = TypeVar("T")

@@ -39,8 +39,8 @@ from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, l
 from operad.runtime.durable.run_writer import committed
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.steps import taken_over
 from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import (
     Event,
     OperatorCancelled,

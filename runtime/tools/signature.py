@@ -17,7 +17,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from operad.runtime.events.run_context import RunContext
-from operad.runtime.values.answer_slips import readings
+from operad.runtime.values.answer_json import readings
 from operad.runtime.values.errors import ToolError, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors, validator_of
 
