@@ -221,11 +221,7 @@ class _NoDisplay:
 
 
 def _text_input(runnable: Runnable) -> str | None:
-    """Return the input of a workflow of typed nodes that takes the message; None if the message is the goal alone.
-
-    Raises:
-        InputError: The workflow has other inputs.
-    """
+    """Return the input of a workflow of typed nodes that takes the message; None if the message is the goal alone."""
     start = runnable.graph and start_params(runnable.graph)
     if not start or not start.variables:
         return None

@@ -17,11 +17,7 @@ _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
 
 
 def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
-    """Yield the remarks on a configuration, each with its line.
-
-    Args:
-        spec: The content of the file.
-    """
+    """Yield the remarks on a configuration, each with its line."""
     lines: dict[str, int] = {}
     used: set[str] = set()
     for kind, path, value in places(document.data):

@@ -487,7 +487,6 @@ class Evaluator(Operator):
         """Ask for a verdict.
 
         Args:
-            call: Input of the evaluator.
             steps: Records of the operators, which may be at fault.
             shown: Records that the prompt shows.
             rejection: Last verdict.

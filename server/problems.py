@@ -56,13 +56,11 @@ class RefusedError(OperadError):
     """A request that is refused.
 
     Args:
-        status: The HTTP status.
         message: The error, its place and how to fix it.
         param: Field of the request that it concerns.
         retry_after: Seconds after which a retry may succeed.
 
     Attributes:
-        status: The HTTP status.
         headers: Headers of the response.
     """
 

@@ -165,11 +165,7 @@ class _Provider(Value):
     _indifferent: ClassVar[frozenset[str]] = frozenset({"timeout"})
 
     async def _request(self, path: str, key: str = "", **request: Any) -> Fetched:
-        """Return the response of the provider to a request.
-
-        Raises:
-            FetchError: The provider cannot be reached, or refuses the search.
-        """
+        """Return the response of the provider to a request."""
         guard = Guard(allowed_hosts=(urlsplit(self.base_url).netloc,), timeout=self.timeout)
         answer = await fetch(self.base_url.rstrip("/") + path, guard=guard, **request)
         if answer.status >= 400:

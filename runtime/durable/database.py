@@ -404,11 +404,7 @@ def ping_by_looking(engine: Any) -> None:
 
 
 def _check_version(name: str) -> None:
-    """Check that the SQLite of this Python supports durable runs.
-
-    Raises:
-        InputError: The version is too old.
-    """
+    """Check that the SQLite of this Python supports durable runs."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise InputError(
@@ -439,11 +435,7 @@ def _for_reading(url: URL) -> URL:
 
 
 def _create_file(path: Path) -> None:
-    """Create a missing database file, readable by its owner only, and the folder of the default location.
-
-    Raises:
-        InputError: The file cannot be created, or its folder does not exist.
-    """
+    """Create a missing database file, readable by its owner only, and the folder of the default location."""
     try:
         if path.parent == state_folder():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

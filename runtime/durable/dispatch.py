@@ -126,9 +126,6 @@ class Dispatch:
 
     The constructor may block.
 
-    Args:
-        store: The tables of runs.
-
     Attributes:
         channel: Channel on which this process is notified of outcomes.
 

@@ -69,7 +69,6 @@ class Recorder:
     """Recorder of what happens in a run while this process drives it.
 
     Args:
-        log: Event log of the run.
         writer: Writer of the records.
         part: Number of the last part of the stored events; 0 if there is none.
         earlier: The stored events, if the run is resumed; None for a new run.

@@ -37,7 +37,6 @@ class CountedCalls:
         """Admit and count a model call, or return when to ask again. A caller that asks in time keeps its place.
 
         Args:
-            key: Name of the limits.
             limits: The limits. Only limits per minute are used here, not the number of concurrent calls.
             window: Length of the counting window, in seconds.
 

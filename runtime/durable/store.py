@@ -92,11 +92,7 @@ class Store:
         return bool(self.database.sa.inspect(connection).get_table_names())
 
     def _version_in(self, connection: Any) -> int:
-        """Return the version of the tables; 0 if there are none.
-
-        Raises:
-            InputError: The tables have another version than `VERSION`.
-        """
+        """Return the version of the tables; 0 if there are none."""
         inspector = self.database.sa.inspect(connection)
         version = int(inspector.has_table(self._tables.runs.name))  # version 1 was not written
         if inspector.has_table(self._tables.schema.name):

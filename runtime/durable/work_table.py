@@ -27,8 +27,6 @@ class Request(NamedTuple):
     Attributes:
         id: New id of the work.
         queue: Queue of the workers that can execute the operator.
-        key: Key of the operator in the run.
-        text: Input of the work.
         version: Version of the code that workers must have.
         channel: Channel on which the driver of the run is notified of the outcome.
     """
@@ -47,7 +45,6 @@ class Claim(NamedTuple):
 
     Attributes:
         key: Key of the operator in the run.
-        request: Input of the work.
         deaths: Ids of the workers that claimed the work before, and neither ended it nor gave it back.
     """
 

@@ -63,7 +63,6 @@ class QuestionForwarder:
     """Journal of an operator in a worker, which forwards its questions to the driver of the run; see `StepJournal`.
 
     Args:
-        store: The tables of runs.
         run: The run of the operator in this process.
     """
 
@@ -296,7 +295,6 @@ class Worker:
 
         Args:
             step_id: Id of the work among all runs.
-            given: The request.
         """
         run_id = step_id.partition(":")[0]
         build = found.build

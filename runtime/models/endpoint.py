@@ -274,11 +274,7 @@ class Endpoint(Value):
             )
 
     async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that makes a call.
-
-        Raises:
-            ModelError: The call takes longer than `total_timeout`.
-        """
+        """Return the result of a coroutine that makes a call."""
         done = await within(Timeout(run=self.total_timeout), work, [])
         if isinstance(done, Deadline):
             raise ModelError(
@@ -292,7 +288,6 @@ class Endpoint(Value):
         """Send a request, with retries after temporary failures, and return what `ask` returns.
 
         Args:
-            ask: Function that sends the request.
             key: API key of the request, which is removed from errors.
 
         Raises:
@@ -323,7 +318,6 @@ class Endpoint(Value):
 
         Args:
             ask: Function that sends a request.
-            call_id: Id of the call, for events.
             heed: Function to await with each failure, before a retry.
 
         Raises:

@@ -37,7 +37,6 @@ async def events_of(
     """Yield the events of an answer, parsed, as they arrive. Closing the generator ends the request.
 
     Args:
-        client: Its HTTP client.
         stream: The stream, which is closed at the end.
         content: Field of an answer that has the content, for errors.
 

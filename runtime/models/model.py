@@ -64,7 +64,6 @@ class Connection(Generic[M]):
     Attributes:
         model: The model, settled.
         located: Its endpoint.
-        limiter: Its limits.
         guard: Generator that closes the client.
         own_price: Price that the model or the user's file gives; None if there is none.
         listed: Search for the list price, in a thread; None without one.
@@ -346,11 +345,7 @@ class Model(Endpoint):
     async def _request_turn(
         self, connection: Connection[Any], ask: Callable[[], AsyncGenerator[Delta | Completion, None]], call_id: str
     ) -> Completion:
-        """Return the completion of a streamed turn. A failure before its first piece is retried.
-
-        Raises:
-            ModelError: The endpoint cannot be reached, refuses the call, breaks off, or exceeds a limit.
-        """
+        """Return the completion of a streamed turn. A failure before its first piece is retried."""
         clock = asyncio.get_running_loop().time
         start = clock()
         characters = 0

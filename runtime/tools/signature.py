@@ -136,9 +136,6 @@ class Signature:
 
         Args:
             name: Name of the tool, also in errors; by default the name of the function.
-
-        Raises:
-            ToolError: A parameter cannot be given by name, or its type has no JSON Schema.
         """
         self._function = function
         self.name = name or _name_of(function)
@@ -186,11 +183,7 @@ class Signature:
         }
 
     def _parameters(self, function: Callable[..., Any]) -> list[inspect.Parameter]:
-        """Return the parameters of a function, without those bound by a partial.
-
-        Raises:
-            ToolError: There is no signature, or a parameter cannot be given by name.
-        """
+        """Return the parameters of a function, without those bound by a partial."""
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:

@@ -88,7 +88,6 @@ class Subject:
     """Workflow that is evaluated.
 
     Attributes:
-        run: Function that runs a case.
         cancel: Function that cancels a run, which waits for a person.
         reasoner: Reasoner of the evaluators that have no model of their own.
         store: Database of its runs; None if they are not stored.

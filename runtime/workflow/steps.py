@@ -43,9 +43,6 @@ class NodeStates:
     rejected answer; a node that depends on them runs again if what it receives has changed, and otherwise keeps its
     message.
 
-    Args:
-        call: The input of the run.
-
     Attributes:
         results: The message of each node, by number; None for a node that has not run yet or runs again.
     """
@@ -270,7 +267,6 @@ class Steps(NodeStates):
 
     Args:
         run: The run; only its log and outer scope are stored.
-        call: The input of the run.
         prefix: The path of the operator that contains the run.
 
     Attributes:

@@ -129,7 +129,6 @@ class Serving:
     Args:
         keys: Accepted keys, or their texts; empty to require no key.
         hosts: Hosts that requests may name; None for any.
-        bounds: Limits of the server.
         origins: Origins, other than its own, whose pages may use the server.
 
     Attributes:

@@ -263,11 +263,7 @@ async def _run_for(runs: SeenRuns, body: ResponseRequest) -> tuple[ServedRun, st
 
 
 def _conversation(run: ServedRun) -> tuple[Turn, ...]:
-    """Return the turns up to the end of a run, including its own.
-
-    Raises:
-        RefusedError: The run has not ended, or has no result.
-    """
+    """Return the turns up to the end of a run, including its own."""
     turns = (*run.job.turns, Turn(role="user", text=run.job.goal))
     if run.questions:
         return turns
@@ -278,11 +274,7 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
 
 
 async def _find_run(runs: SeenRuns, response_id: str, param: str) -> ServedRun:
-    """Return the run of a response.
-
-    Raises:
-        RefusedError: No response has the id.
-    """
+    """Return the run of a response."""
     if response_id.startswith(PREFIX):
         try:
             return await runs.find(response_id.removeprefix(PREFIX))
