@@ -31,10 +31,10 @@ from operad.flows import NodeGraph
 from operad.runtime.durable.database_names import state_folder
 from operad.runtime.events import RunFinished
 from operad.runtime.values.errors import AnswerError, InputError, OperadError
+from operad.runtime.values.fault import verdict_text
 from operad.runtime.values.file import unwritable
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.text import harmless
-from operad.runtime.values.verdict_text import verdict_text
 from operad.runtime.workflow.answer_stream import AnswerStream
 from operad.runtime.workflow.chat import Chat, answer_text
 from operad.runtime.workflow.chat_store import ChatStore
@@ -235,11 +235,7 @@ class _NoDisplay:
 
 
 def _text_input(runnable: Runnable) -> str | None:
-    """Return the input of a workflow of typed nodes that takes the message; None if the message is the goal alone.
-
-    Raises:
-        InputError: The workflow has other inputs.
-    """
+    """Return the input of a workflow of typed nodes that takes the message; None if the message is the goal alone."""
     start = runnable.graph and start_params(runnable.graph)
     if not start or not start.variables:
         return None

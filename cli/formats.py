@@ -328,7 +328,6 @@ def target_format(
     Args:
         path: Path of the output.
         to: Name of the requested format; None to go by the suffix.
-        source: Format of the input.
         option: True if the command has the option ``--to``.
 
     Raises:

@@ -194,11 +194,7 @@ def generate(
 
 
 def _is_expert(to: str | None, base: str | None) -> bool:
-    """Return whether a file of an expert is to be made or changed.
-
-    Raises:
-        InputError: The file to change is of another kind.
-    """
+    """Return whether a file of an expert is to be made or changed."""
     configures = base is not None and is_configuration(read_file(base))
     if to == EXPERT and base is not None and not configures:
         raise InputError(f"--continue {base}: does not configure an expert, so --to expert cannot change it")
@@ -493,11 +489,7 @@ def _read_base(path: str, known: Mapping[str, Format]) -> tuple[Format, NodeGrap
 
 
 def _output_format(out: str | None, to: str | None, found: Format | None, known: Mapping[str, Format]) -> Format:
-    """Return the format of the output.
-
-    Raises:
-        InputError: The format is unknown, cannot be told from the name, or holds no typed nodes.
-    """
+    """Return the format of the output."""
     default = found or known["operad"]
     if out in (None, STDOUT) and to is None:
         return default
@@ -514,11 +506,7 @@ def _output_format(out: str | None, to: str | None, found: Format | None, known:
 
 
 def _check_foreign(found: Format | None, wanted: Format, used: Sequence[str]) -> None:
-    """Check the input and the options of a workflow whose nodes are not of operad's types.
-
-    Raises:
-        InputError: The input has other node types, or an option is for typed nodes.
-    """
+    """Check the input and the options of a workflow whose nodes are not of operad's types."""
     if found is not None and found.designer != wanted.designer:
         raise InputError(
             f"--continue: {found.name} and {wanted.name} have different node types; choose a format with the same ones"
@@ -542,11 +530,7 @@ def _check_targets(
         file: The file of the workflow; None for stdout.
         base: The workflow that is changed, if there is one.
         picture: The file of the picture, if there is one.
-        wanted: Format of the workflow.
         as_json: True if the workflow without a file is a part of JSON.
-
-    Raises:
-        InputError: An output cannot be written.
     """
     if as_json and not file and wanted.name in ARCHIVES:
         raise InputError(f"--json cannot contain {wanted.name}, which is an archive; use -o FILE")

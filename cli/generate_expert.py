@@ -47,7 +47,6 @@ def generate_expert(
     """Generate the file of an expert, or change one, and print the result; return True if nothing is left to correct.
 
     Args:
-        instruction: The request.
         output: The file to write; None for stdout.
         services_file: The file of services whose tools, models and knowledge the expert may use.
         used: Options that were given and are for workflows only.
@@ -114,11 +113,7 @@ def use_limits(expert: Expert, limits: Mapping[str, Any]) -> None:
 
 
 def _checked_file(output: str | None, base: str | None, services: Path | None, used: Collection[str]) -> str:
-    """Return the path of the file, beside which its modules lie.
-
-    Raises:
-        InputError: An option is for workflows, or the file cannot be written there.
-    """
+    """Return the path of the file, beside which its modules lie."""
     if used:
         raise InputError(f"{', '.join(used)}: is for workflows, not for experts")
     beside = next((str(path) for path in (services, base) if path), None)

@@ -117,7 +117,7 @@ COMMANDS = {
     },
     "Evaluate": {
         "evaluate": (
-            "evaluate:app",
+            "evaluate.commands:app",
             "Evaluate experts on cases, measure evaluators, and score workflows with the metrics of papers.",
         ),
     },

@@ -53,11 +53,7 @@ def repair_command(
 
 
 def _mended(data: bytes, source: str) -> tuple[Format, Repaired]:
-    """Return the format and the repaired workflow of a file; content without a format counts as a model's response.
-
-    Raises:
-        InputError: The nodes of the format are not typed, or the file configures experts.
-    """
+    """Return the format and the repaired workflow of a file; content without a format counts as a model's response."""
     if is_configuration(data):
         raise InputError(f"{source}: configures experts; operad check lists its issues")
     found = find_format(data)

@@ -43,11 +43,7 @@ def report(
 
 
 def _trace(path: Path) -> Trace:
-    """Return the trace of a run from a file of events; print warnings about the file to stderr.
-
-    Raises:
-        InputError: The file cannot be read, or contains no run.
-    """
+    """Return the trace of a run from a file of events; print warnings about the file to stderr."""
     file = EventsFile(path)
     trace = Trace.of(file.events())
     if trace.root is None:

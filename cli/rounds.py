@@ -10,10 +10,10 @@ from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.observe.trace import Graph, Span, Trace, answer_text
 from operad.runtime.values.errors import shorten
+from operad.runtime.values.fault import changed_lines, finding_lines, reason_in, verdict_text
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE
 from operad.runtime.values.text import printable, short_line
-from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in, verdict_text
 
 LONGEST_EVALUATION = 2_000
 """Maximum number of characters of an evaluation in a line; the events hold all of it."""

@@ -16,15 +16,15 @@ from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun, question_of
-from operad.runtime.durable.steps import StoredStep
+from operad.runtime.durable.work_table import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
 from operad.runtime.values.errors import InputError, OperadError, describe
+from operad.runtime.values.fault import finding_lines, reason_in, status_text, verdict_text
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Question
 from operad.runtime.values.text import short_line
 from operad.runtime.values.typed_answers import describe_answer
-from operad.runtime.values.verdict_text import finding_lines, reason_in, status_text, verdict_text
 
 LONGEST_SAID = 200
 """Maximum number of characters shown of an operator's output or of a job."""

@@ -54,8 +54,8 @@ from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow, refuse_changed
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
-from operad.runtime.durable.steps import batched
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.work_table import batched
 from operad.runtime.evaluation.recording import case_of
 from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, OperadError, shorten

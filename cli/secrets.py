@@ -104,11 +104,7 @@ def _print_result(fields: dict[str, str], line: str, as_json: bool) -> None:
 
 
 def _read_value(name: str) -> str:
-    """Return the value from the terminal, which does not show it, or from stdin.
-
-    Raises:
-        InputError: There is no value.
-    """
+    """Return the value from the terminal, which does not show it, or from stdin."""
     try:
         if sys.stdin is not None and sys.stdin.isatty():
             return getpass.getpass(f"{name} (not shown): ", stream=sys.stderr)

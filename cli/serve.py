@@ -321,11 +321,7 @@ def _keys_of_file(file: Path, experts: Sequence[str], others: Sequence[Key]) -> 
 
 @contextmanager
 def _listening_sockets(host: str, port: int) -> Generator[list[socket.socket], None, None]:
-    """Yield a socket that listens at an address.
-
-    Raises:
-        InputError: The address does not exist or is in use.
-    """
+    """Yield a socket that listens at an address."""
     opened = None
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]

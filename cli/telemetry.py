@@ -186,11 +186,7 @@ def _exporter(where: str, exporter_type: Callable[..., Any]) -> Any:
 
 
 def _check_destination(where: str) -> None:
-    """Check the destination of spans.
-
-    Raises:
-        InputError: The destination is not valid; it is not repeated in the message if it may contain a password.
-    """
+    """Check the destination of spans."""
     if where in (CONSOLE, OTLP):
         return
     try:

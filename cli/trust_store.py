@@ -170,7 +170,6 @@ def trusting(load: Callable[[Trust], T], trusted: bool) -> T:
     """Load files that the user trusts; at a terminal, ask for missing trust, and keep the decision.
 
     Args:
-        load: Function that loads the files, given a trust decision.
         trusted: True if the command has the option ``--trust``.
 
     Raises:

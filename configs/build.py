@@ -396,7 +396,6 @@ def build(spec: ConfigSpec, folder: Path, faults: Faults, modules: Modules) -> B
     """Build the objects of a file: the second pass of loading. Parts with faults, which are collected, are left out.
 
     Args:
-        spec: Content of the file.
         modules: Source of the classes and functions that the file names.
     """
     builder = _Builder(spec, folder, faults, modules)
@@ -407,7 +406,6 @@ class _Builder:
     """Builder of the workflows of a file. Faults are collected; parts with faults are left out.
 
     Args:
-        spec: Content of the file.
         modules: Source of the classes and functions that the file names.
     """
 

@@ -296,11 +296,7 @@ class _ChainWriter:
 
 
 def _at(values: Any, path: Sequence[Step]) -> Any:
-    """Return the value at a path.
-
-    Raises:
-        InputError: There is none, or an alias is on the path.
-    """
+    """Return the value at a path."""
     for number, step in enumerate(path):
         try:
             values = values[step]

@@ -26,7 +26,7 @@ from operad.flows.generation.plan import parsed, reasons_of, texts_of
 from operad.flows.generation.prompts import Part, sizes
 from operad.flows.generation.stage import SECRETS, Stage, task_of, texts_in
 from operad.operators import Services
-from operad.operators.template import Template
+from operad.operators.instruction import Template
 from operad.runtime.agents.agent import Expert
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
@@ -262,7 +262,6 @@ class ExpertDesigner:
         """Return an instruction as a job of the designer, with the names of secrets in place of keys; see `name_keys`.
 
         Args:
-            instruction: The request.
             base: The existing file, as text.
 
         Raises:
@@ -298,7 +297,6 @@ class ExpertDesigner:
         """Generate or change a file of an expert; the text of everything that does not change stays.
 
         Args:
-            instruction: The request.
             base: The existing file, as text.
 
         Raises:
@@ -601,11 +599,7 @@ def _changed(base: ExpertFile, plan: Mapping[str, Any], tools: Mapping[str, Any]
 
 
 def _with_replaced(file: ExpertFile, plan: Mapping[str, Any]) -> ExpertFile:
-    """Return a file with words of its instructions, checks and criteria replaced.
-
-    Raises:
-        InputError: The file does not have the words.
-    """
+    """Return a file with words of its instructions, checks and criteria replaced."""
     for old, new in plan["replace"]:
         places = [
             (path, {key: text.replace(old, new)})

@@ -96,7 +96,6 @@ def read_workflow(
 
     Args:
         file: Path of the file, for errors.
-        data: Its content.
         name: Name of a workflow that has none; by default that of the file without its suffix.
         format_: The format of the file; None to detect it.
 

@@ -213,7 +213,6 @@ class Designer:
         """Return an instruction as a job of the expert, with the names of secrets in place of keys; see `name_keys`.
 
         Args:
-            instruction: The request.
             base: The existing workflow, with the instructions that it was generated from.
 
         Raises:
@@ -278,7 +277,6 @@ class Designer:
         """Plan a workflow or a change without building it: steps, questions and estimated costs.
 
         Args:
-            instruction: The request.
             base: The existing workflow.
             seen: An earlier plan, to be changed as the last lines of the instruction say.
 
@@ -325,7 +323,6 @@ class Designer:
         """Generate or change a workflow: nodes that the instruction does not concern stay identical.
 
         Args:
-            instruction: The request.
             base: The existing workflow.
             plan: A plan of the instruction, of `aplan`. It is built without planning again, unless it was answered
                 otherwise than it assumes; the workflow keeps its questions and answers with the instruction.
@@ -412,11 +409,7 @@ def _without_keys(instructions: Sequence[str]) -> list[JsonValue]:
 
 
 def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
-    """Return a plan of a workflow as JSON.
-
-    Raises:
-        InputError: The plan is of another workflow.
-    """
+    """Return a plan of a workflow as JSON."""
     if plan.base != base:
         raise InputError("the plan is of another workflow; plan the change of this one")
     return dict(plan.answer)

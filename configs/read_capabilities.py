@@ -55,8 +55,7 @@ from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.operator import Operator
-from operad.operators.web.search import SerpApi
-from operad.operators.web.searches import DuckDuckGo, Tavily
+from operad.operators.web.search import DuckDuckGo, SerpApi, Tavily
 from operad.runtime.barrier import missing
 from operad.runtime.models.addresses import without_login
 from operad.runtime.models.names import OPENAI, is_paired, locate, named_vendor

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 from operad.configs.reading import places
 from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
-from operad.operators.template import Template
+from operad.operators.instruction import Template
 from operad.runtime.graph.operator import HasGraph
 from operad.runtime.values.document import Document
 from operad.runtime.values.ids import as_name
@@ -17,11 +17,7 @@ _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
 
 
 def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
-    """Yield the remarks on a configuration, each with its line.
-
-    Args:
-        spec: The content of the file.
-    """
+    """Yield the remarks on a configuration, each with its line."""
     lines: dict[str, int] = {}
     used: set[str] = set()
     for kind, path, value in places(document.data):

@@ -38,8 +38,7 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.snippet import CodeLimits
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
-from operad.operators.web.search import SearchProvider, SerpApi
-from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
+from operad.operators.web.search import DuckDuckGo, SearchProvider, SearxNG, SerpApi, Tavily
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.models.model import Model
@@ -94,7 +93,6 @@ class Toolbox:
     """Tools and actions of a file by name, and the graph of them.
 
     Args:
-        spec: Content of the file.
         modules: Source of the functions and classes that the file names.
         services: Web access for the tools that come with operad.
 
@@ -241,9 +239,7 @@ def open_library(
     """Return the knowledge base that a file names; None if it names none that may be opened, or after reporting a fault.
 
     Args:
-        spec: Section of the file.
         modules: What may be opened.
-        at: Path of the section in the file.
     """
     if not spec.model_fields_set:
         return None
@@ -397,12 +393,7 @@ def _models(spec: ServicesSpec, faults: Faults, path: Path_) -> dict[str, Model 
 
 
 def make_outside(spec: ServicesSpec, folder: Path, faults: Faults, path: Path_) -> Services:
-    """Return the external services of nodes and of tools that come with operad; unset values come from the environment.
-
-    Args:
-        spec: The section.
-        path: Path of the section.
-    """
+    """Return the external services of nodes and of built-in tools; unset values come from the environment."""
     services = replace(
         services_of_environment(),
         folder=folder / os.path.expanduser(spec.folder) if spec.folder else None,

@@ -113,7 +113,6 @@ def values_for_branch(graph: NodeGraph, branch: Branch, reached: Reached) -> lis
     with the branches before them, the values fit both. The last values returned are made up for these branches, too.
 
     Args:
-        graph: The workflow.
         reached: A run that reached the node of the branch.
     """
     path = {step.node: step for step in (*_branches_to(graph, branch.node, reached.ports), branch)}
@@ -146,7 +145,6 @@ def decided_by(graph: NodeGraph, branch: Branch, runs: Sequence[Reached], asked:
     """Return the values that the conditions of a node had in runs that did not take a branch; empty if it has none.
 
     Args:
-        graph: The workflow.
         asked: Nodes that read samples of answers, each with the nodes that these came through.
     """
     if CHOOSING[graph.by_id[branch.node].type]:
@@ -166,11 +164,7 @@ def decided_by(graph: NodeGraph, branch: Branch, runs: Sequence[Reached], asked:
 
 
 def why_not_reached(graph: NodeGraph, node: str, taken: Collection[tuple[str, str]]) -> str:
-    """Return the reason why no run reached a node: ports before it that none took.
-
-    Args:
-        graph: The workflow.
-    """
+    """Return the reason why no run reached a node: ports before it that none took."""
     known = {(choice.node, choice.port): choice for choice in branches_of(graph)}
     closed: list[str] = []
     to_visit = [node]
@@ -194,7 +188,6 @@ def variants(graph: NodeGraph, made_up: MadeUpValues) -> Iterator[MadeUpValues]:
     """Yield the same values with other inputs, on which code may depend: large numbers, zeros, and long texts.
 
     Args:
-        graph: The workflow.
         made_up: Values with which a run did not take the branch.
     """
     start = next(spec for spec in graph.nodes if spec.type == "start")
@@ -205,11 +198,7 @@ def variants(graph: NodeGraph, made_up: MadeUpValues) -> Iterator[MadeUpValues]:
 
 
 def after(graph: NodeGraph, branch: Branch) -> set[str]:
-    """Return the ids of the nodes that a branch leads to, and of the nodes inside them.
-
-    Args:
-        graph: The workflow.
-    """
+    """Return the ids of the nodes that a branch leads to, and of the nodes inside them."""
     to_visit = [edge.target for edge in graph.edges if (edge.source, edge.port) == (branch.node, branch.port)]
     found = set[str]()
     while to_visit:

@@ -22,12 +22,12 @@ from operad.flows.repair import repair_graph
 from operad.operators import OperatorConfig
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema, object_schema
 from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.words import similarity
 
 STAGES = ("none", "written", "checked", "run", "accepted")
 """Stages of a design; each is worth two of the ten points of its score."""

@@ -70,7 +70,6 @@ class ScoreEvaluator(Evaluator):
         Args:
             text: Text of the operators, in any form.
             job: Job of the operators.
-            reasoner: Reasoner of the run.
         """
         return await in_function_thread(f"evaluator {self.get_id()!r}", self.assess, text, job)
 

@@ -527,11 +527,7 @@ class _Connection:
         return [part if isinstance(part, Blob) else hidden(part) for part in content]
 
     async def _all(self, list_page: Callable[..., Awaitable[Any]], items: str) -> list[Any]:
-        """Return all items of a paged list.
-
-        Raises:
-            ToolError: There are more than `MOST_TOOLS`.
-        """
+        """Return all items of a paged list."""
         page = await list_page()
         found: list[Any] = list(getattr(page, items))
         while page.next_cursor and len(found) <= MOST_TOOLS:
@@ -542,11 +538,7 @@ class _Connection:
         return found
 
     def _listed_tool(self, listed: ListedTool) -> Tool:
-        """Return the tool for a tool that the server lists.
-
-        Raises:
-            ToolError: The tool has no name, or its schema is too large.
-        """
+        """Return the tool for a tool that the server lists."""
 
         async def call(**arguments: Any) -> Content:
             return await self._call(listed.name, arguments)

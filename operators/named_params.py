@@ -27,7 +27,6 @@ def positional(params_type: type[NodeParams], params: Any) -> Any:
         positional(EndParams, {"outputs": {"summary": "3.text"}})  # {"outputs": [["summary", ["text", "3"]]]}
 
     Args:
-        params_type: Declaration of the parameters.
         params: Parameters in either form. Values that fit neither form are unchanged, and reported by the validation.
     """
     return _convert_fields(params_type, params, in_lists)
@@ -37,7 +36,6 @@ def named(params_type: type[NodeParams], params: Any) -> Any:
     """Return parameters with names in place of lists; `positional` reverses this.
 
     Args:
-        params_type: Declaration of the parameters.
         params: Parameters in lists. Values that do not fit their declaration are unchanged.
     """
     return _convert_fields(params_type, params, _with_names)
@@ -215,7 +213,6 @@ def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str 
         written_path(EndParams, {"outputs": {"summary": "3.text"}}, ["outputs", 0, 1])  # ["outputs", "summary"]
 
     Args:
-        params_type: Declaration of the parameters.
         path: Keys and indices; the rest is omitted if a text stands for a list.
     """
     if not path or not isinstance(params, Mapping):

@@ -226,11 +226,7 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
 
     @classmethod
     def _read_params(cls, id: str, params: Any) -> Any:
-        """Return validated parameters.
-
-        Raises:
-            InvalidError: The parameters do not fit their declaration.
-        """
+        """Return validated parameters."""
         if isinstance(params, cls.params_type):
             return params
         try:
@@ -293,11 +289,7 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
         return f"node {self.get_id()!r} ({self.type})"
 
     def _service(self, what: str, name: str, known: Mapping[str, _ServiceT], field: str) -> _ServiceT:
-        """Return a configured service by its name.
-
-        Raises:
-            InputError: No service has the name.
-        """
+        """Return a configured service by its name."""
         if name in known:
             return known[name]
         names = ", ".join(known) or f"none; name them in Services({field}=…)"

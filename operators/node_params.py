@@ -162,7 +162,6 @@ def references_in(params_type: type[NodeParams], values: Values) -> Iterator[Ref
     """Yield the references of parameters to variables.
 
     Args:
-        params_type: Declaration of the parameters.
         values: Parameters to search, by name.
     """
     for name, value in values.items():
@@ -190,7 +189,6 @@ def advanced(params_type: type[NodeParams], params: Any) -> Iterator[str]:
     """Yield the names of the advanced parameters that are given.
 
     Args:
-        params_type: Declaration of the parameters.
         params: The given parameters, a mapping; other values have no names.
     """
     for name in cast("Mapping[str, Any]", params) if isinstance(params, Mapping) else ():

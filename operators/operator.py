@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import logging
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import nullcontext
 from copy import copy
+from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
 
@@ -15,7 +17,6 @@ from typing_extensions import Self, TypedDict, TypeVar, Unpack
 from operad.operators.answer_check import Check, ask_until_checked
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TextSource, instruction_of
-from operad.operators.port_answers import PORT, Answers, answers_of
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
@@ -46,14 +47,96 @@ from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output
-from operad.runtime.values.schema import AnswerSchema
+from operad.runtime.values.output import Output, outputs_of
+from operad.runtime.values.schema import AnswerSchema, object_schema
 from operad.runtime.values.schema_check import Schema, check_schema
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.value import wrong_arguments
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+
+PORT = "port"
+"""Key of an answer for the port that is taken."""
+
+ANSWER = "answer"
+"""Key for the rest of an answer with a port, if the rest is not an object."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answers:
+    """Form of an operator's answers, and their reader.
+
+    Attributes:
+        form: Form of the answer without a port.
+        asked: Form that the model is asked for: with a port, if there are any.
+        ports: Ports to choose from.
+    """
+
+    form: AnswerSchema
+    asked: AnswerSchema
+    ports: Sequence[str]
+
+    def read(self, operator_id: str, job_id: str, text: str) -> WorkflowMessage:
+        """Return the message for an answer; with a schema, its JSON becomes the outputs.
+
+        An answer that chooses a port is JSON, or the name of the port alone.
+        """
+        if not self.ports:
+            outputs, whole = _outputs_from(text) if self.form else ({}, None)
+            return WorkflowMessage.of_text(text, operator_id, job_id, outputs=outputs, answer=whole)
+        schema = self.form.schema
+        one_word = schema is None and text.strip() in self.ports
+        answer: dict[str, Any] = {PORT: text.strip()} if one_word else self.asked.validate(text)
+        port = answer.pop(PORT)
+        content: Any = answer
+        outputs, whole = outputs_of(answer)
+        if schema is None:
+            content, outputs, whole = answer.get(ANSWER, port), {}, None
+        elif schema.get("type") != "object":
+            content = answer[ANSWER]
+            outputs, whole = outputs_of(content)
+        return WorkflowMessage(
+            scratchpad=content if isinstance(content, str) else json.dumps(content, ensure_ascii=False),
+            outputs=outputs,
+            answer=whole,
+            ports=(port,),
+            job_id=job_id,
+            operator_id=operator_id,
+        )
+
+
+def answers_of(form: AnswerSchema, ports: Sequence[str]) -> Answers:
+    """Return the reader of answers of a form, with one of the ports if there are any."""
+    return Answers(form, routing_schema(form, ports) if ports else form, ports)
+
+
+def routing_schema(form: AnswerSchema, ports: Sequence[str]) -> AnswerSchema:
+    """Return the form of an answer that also chooses a port.
+
+    Args:
+        form: Form of the answer; empty for an answer that only chooses.
+    """
+    schema = form.schema
+    port = {"type": "string", "enum": list(ports), "description": "The one that fits best."}
+    if schema is not None and schema.get("type") == "object":
+        properties: dict[str, Any] = {**schema.get("properties", {}), PORT: port}
+        required = [*schema.get("required", []), PORT]
+        return AnswerSchema.unchecked({**schema, "properties": properties, "required": required})
+    properties = {PORT: port}
+    if schema is not None:
+        properties = {ANSWER: schema, **properties}
+    elif form.text.strip():
+        properties = {ANSWER: {"type": "string", "description": form.text}, **properties}
+    return AnswerSchema.unchecked(object_schema(properties))
+
+
+def _outputs_from(text: str) -> tuple[dict[str, Any], str | None]:
+    try:
+        return outputs_of(json.loads(text))
+    except (ValueError, RecursionError):  # with a description as schema, the answer need not be JSON
+        return {}, None
 
 
 # Arguments of `Operator`, and their checks.

@@ -178,10 +178,6 @@ class Keyring:
 
         Args:
             needed: False to return None if there is no keyring.
-
-        Raises:
-            InputError: There is no keyring, or it refuses.
-            MissingExtraError: The package keyring is not installed.
         """
         try:
             keyring: Any = import_module("keyring")
@@ -243,11 +239,7 @@ class SecretsFile(NamedTuple):
         self._write({other: value for other, value in self._read().items() if other != name})
 
     def _read(self) -> dict[str, str]:
-        """Return the secrets by name.
-
-        Raises:
-            InputError: The file cannot be read, others can read it, or it has another form; the error contains no value.
-        """
+        """Return the secrets by name."""
         try:
             with self.path.open("rb") as file:
                 if os.name == "posix" and os.fstat(file.fileno()).st_mode & 0o077:

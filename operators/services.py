@@ -73,7 +73,6 @@ class Sent:
     """Parts of a request other than its URL, with the values of its secrets.
 
     Attributes:
-        method: HTTP method.
         params: Names and values of the query, which replace the query of the URL.
         secrets: Values of the secrets in the request, which are sent to the first origin only.
     """

@@ -254,11 +254,7 @@ class Variables:
 
 
 def _part_at(value: Any, path: str) -> Any:
-    """Return the part of a value at a path of names and indices.
-
-    Raises:
-        LookupError: There is none.
-    """
+    """Return the part of a value at a path of names and indices."""
     for name in path.split("."):
         if isinstance(value, FileDescriptor):
             value = file_parts(value)[name]

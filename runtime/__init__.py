@@ -60,9 +60,8 @@ if TYPE_CHECKING:
     from operad.runtime.values.step_record import StepRecord, ToolUse
     from operad.runtime.workflow.chat import Chat
     from operad.runtime.workflow.chat_store import ChatStore, KeptChat
-    from operad.runtime.workflow.decorator import operator
     from operad.runtime.workflow.evaluate import EvaluationOptions
-    from operad.runtime.workflow.function import FunctionOperator
+    from operad.runtime.workflow.function import FunctionOperator, operator
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.records import transcript
     from operad.runtime.workflow.result import Result
@@ -173,8 +172,7 @@ _HOMES = {
         "durable.file_store": "FileStore",
         "workflow.chat": "Chat",
         "workflow.chat_store": "ChatStore KeptChat",
-        "workflow.decorator": "operator",
-        "workflow.function": "FunctionOperator Take",
+        "workflow.function": "FunctionOperator Take operator",
         "graph.call": "OperatorCall",
         "graph.chat2graph": "Executable",
         "graph.edges": "Port",

@@ -50,7 +50,6 @@ class Guard:
     """Middleware that admits permitted requests only.
 
     Args:
-        app: The application.
         keys: Accepted keys; empty to require no key. A request has its
             `Caller` as `caller` in its state.
         hosts: Hosts that a request may name; None for any. A foreign page whose name resolves to this server

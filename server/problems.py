@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from starlette.responses import Response
+
 from operad.runtime.values.errors import OperadError
+from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 
 CODES = {
@@ -53,13 +56,11 @@ class RefusedError(OperadError):
     """A request that is refused.
 
     Args:
-        status: The HTTP status.
         message: The error, its place and how to fix it.
         param: Field of the request that it concerns.
         retry_after: Seconds after which a retry may succeed.
 
     Attributes:
-        status: The HTTP status.
         headers: Headers of the response.
     """
 
@@ -106,3 +107,13 @@ def faults_error(faults: Sequence[tuple[str, str]]) -> RefusedError:
     if len(faults) > MOST_FAULTS:
         lines.append(f"and {len(faults) - MOST_FAULTS} more")
     return RefusedError(400, "\n  ".join(lines), param=faults[0][0])
+
+
+def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """Return a value as a JSON response."""
+    return Response(to_json(value), status, headers, "application/json")
+
+
+def error_reply(problem: RefusedError) -> Response:
+    """Return an error as a JSON response."""
+    return json_reply(problem.body, problem.status, problem.headers)

@@ -212,11 +212,7 @@ def _write(
 
 
 def _evaluator_of(text: str) -> Any:
-    """Return the evaluator that a text names: a known one, a function, or criteria for a model.
-
-    Raises:
-        InputError: It names nothing.
-    """
+    """Return the evaluator that a text names: a known one, a function, or criteria for a model."""
     module, colon, name = text.partition(":")
     if text in _NAMED:
         return _NAMED[text]
@@ -240,11 +236,7 @@ def _evaluator_of(text: str) -> Any:
 
 
 def _prepare(path: Path, keys: Sequence[str], resume: bool) -> None:
-    """Remove the results of a finished evaluation, unless it is to be continued.
-
-    Raises:
-        InputError: The file holds an evaluation that ended early, or something else.
-    """
+    """Remove the results of a finished evaluation, unless it is to be continued."""
     if resume or not path.exists() or not path.stat().st_size:
         return
     try:

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from operad.cli.interruptible import ctrl_c_raises
-from operad.runtime.evaluation.store import process_concurrently, stored_results
+from operad.runtime.evaluation.results import process_concurrently, stored_results
 from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
 
 T = TypeVar("T")
@@ -49,7 +49,6 @@ class Work(NamedTuple):
     Attributes:
         key: Name of the item, unique in the evaluation.
         content: Everything its score depends on; a kept result counts only for the same content.
-        score: Function that scores it.
     """
 
     key: str
@@ -103,7 +102,6 @@ def process_all(
     """Process items, some at the same time, and print the progress if the work ends early.
 
     Args:
-        process: Function that processes an item.
         at_once: Number of items processed at the same time.
         progress_text: Function that returns the progress, and where results are kept.
 

@@ -227,11 +227,7 @@ class _FlowSearch:
         return None
 
     def _checked(self, proposal: Proposal) -> tuple[SetInstruction, ...]:
-        """Return the operations of a proposal.
-
-        Raises:
-            InputError: An operation is of another kind, or names an operator that has no instruction.
-        """
+        """Return the operations of a proposal."""
         operations = tuple(each for each in proposal.operations if isinstance(each, SetInstruction))
         if len(operations) < len(proposal.operations):
             raise InputError("only set_instruction is possible here")

@@ -11,7 +11,7 @@ from operad.configs.optimise.state import Line, State, replayed
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, draw, flowchart
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import write_whole
-from operad.runtime.values.result_lines import add_line, read_lines
+from operad.runtime.values.json_lines import add_line, read_lines
 
 BEST = "best.yaml"
 STEPS = "tree.jsonl"

@@ -123,11 +123,7 @@ def failures(cases: Sequence[Case], results: Mapping[str, Result], seed: str) ->
 
 
 def blamed(results: Iterable[Mapping[str, Sequence[str]]]) -> list[Data]:
-    """Return the operators that were blamed most, with their most frequent lessons, as shown to a model.
-
-    Args:
-        results: The lessons for blamed operators, by id, of each run.
-    """
+    """Return the operators that were blamed most, with their most frequent lessons, as shown to a model."""
     counts: Counter[str] = Counter()
     lessons: dict[str, Counter[str]] = {}
     for by_operator in results:

@@ -47,7 +47,6 @@ class Result(Value):
         score: Score from 0 to 1.
         reason: Reason for the score.
         answer: Answer of the workflow, shortened; empty if it failed.
-        tokens: Number of tokens of the run.
         blamed: Lessons for the operators that the workflow's own evaluator blamed, by id.
     """
 

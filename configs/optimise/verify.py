@@ -51,7 +51,6 @@ class Verifier(NamedTuple):
     """Verifier of the answers to one task.
 
     Attributes:
-        checks: Functions that check an answer.
         judge: Evaluator that judges the answer, by a model or in code; None for no judge.
         in_code: True if the judge is an instance of a user's class.
     """

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from operad.flows.formats.table import read
 from operad.flows.node_graph import NodeGraph
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.words import similarity
 
 MAX_FILES = 2_000
 """Maximum number of files of a folder to read."""

@@ -123,11 +123,7 @@ def text_of(data: bytes, suffix: str, max_chars: int) -> str:
 
 
 def _read_content(file: FileDescriptor) -> bytes:
-    """Return the content of a file.
-
-    Raises:
-        InputError: The file is too large, or cannot be read.
-    """
+    """Return the content of a file."""
     if file.size > MAX_FILE_BYTES:
         raise InputError(too_large(file.size))
     try:
@@ -141,11 +137,7 @@ def _read_content(file: FileDescriptor) -> bytes:
 
 
 def _joined(parts: Iterable[str], most: int) -> str:
-    """Return the parts as one text with normalised line ends.
-
-    Raises:
-        InputError: The text is longer than `most` characters; further parts are not read.
-    """
+    """Return the parts as one text with normalised line ends."""
     texts: list[str] = []
     chars = 0
     for part in parts:
@@ -164,11 +156,7 @@ def _text(data: bytes, suffix: str) -> Iterator[str]:
 
 
 def _decoded(data: bytes, suffix: str) -> str:
-    """Return a text in any encoding.
-
-    Raises:
-        InputError: The content is not text.
-    """
+    """Return a text in any encoding."""
     if kind := next((kind for start, kind in _UNSUPPORTED_TEXT.items() if data.startswith(start)), ""):
         raise InputError(f"is {kind}, not text; is its name right?")
     if data.startswith((codecs.BOM_UTF32_LE, codecs.BOM_UTF32_BE)):

@@ -45,11 +45,7 @@ def echarts_option(chart_type: ChartType, title: str, data: str, categories: str
 
 
 def _items(what: str, text: str) -> list[str]:
-    """Return the items of a list in JSON or with semicolons.
-
-    Raises:
-        MediaError: The list is empty.
-    """
+    """Return the items of a list in JSON or with semicolons."""
     if (listed := _json_items(text)) is not None:
         if not listed:
             raise MediaError(f"echarts: the {what} are an empty list; give one or more")
@@ -73,11 +69,7 @@ def _json_items(text: str) -> list[str] | None:
 
 
 def _numbers(items: Sequence[str]) -> Sequence[float]:
-    """Return items as numbers; as integers if all are whole.
-
-    Raises:
-        MediaError: An item is not a finite number.
-    """
+    """Return items as numbers; as integers if all are whole."""
     numbers: list[float] = []
     for place, item in enumerate(items, 1):
         try:

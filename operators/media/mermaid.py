@@ -54,11 +54,7 @@ def render_mermaid(code: str, target: MermaidTarget) -> bytes:
 
 
 def _svg(what: str, code: str) -> bytes:
-    """Return a diagram as SVG.
-
-    Raises:
-        MediaError: The code is invalid.
-    """
+    """Return a diagram as SVG."""
     renderer: Any = import_module("mermaid_render")
     try:
         return renderer.mermaid_to_svg(code)
@@ -71,11 +67,7 @@ def _svg(what: str, code: str) -> bytes:
 
 
 def _png(what: str, svg: bytes) -> bytes:
-    """Return an SVG as PNG.
-
-    Raises:
-        MediaError: The image is too large, or no font has its letters.
-    """
+    """Return an SVG as PNG."""
     root = ElementTree.fromstring(svg)  # noqa: S314 - the renderer wrote it
     pixels = float(root.get("width", 0)) * float(root.get("height", 0))
     zoom = next((zoom for zoom in (2, 1) if pixels * zoom**2 <= MAX_MERMAID_PIXELS), None)

@@ -249,11 +249,7 @@ def _unfit_item(value: Any, kind: VariableType) -> str:
 
 
 def _json_or(text: str, otherwise: Any) -> Any:
-    """Return the value of a JSON text, or `otherwise` if the text is not JSON.
-
-    Raises:
-        InputError: The JSON has a duplicate key.
-    """
+    """Return the value of a JSON text, or `otherwise` if the text is not JSON."""
     try:
         value = whole(json.loads(text))
     except (ValueError, RecursionError):

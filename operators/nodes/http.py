@@ -134,11 +134,7 @@ class _Request(NodeOperator[ParamsT]):
         return ("body", "headers", "files")
 
     def _url(self, declared: Selector | Text, call: NodeCall | Filling) -> str:
-        """Return the URL from a variable or a text.
-
-        Raises:
-            NodeError: The value is not a text, or is empty.
-        """
+        """Return the URL from a variable or a text."""
         url = call.get(declared) if isinstance(declared, Selector) else call.text(declared)
         if not isinstance(url, str) or not url.strip():
             named = f"variable {str(declared)!r}" if isinstance(declared, Selector) else "url"
@@ -146,11 +142,7 @@ class _Request(NodeOperator[ParamsT]):
         return url
 
     def _outputs_of(self, fetched: Fetched) -> Values:
-        """Return the outputs for a response.
-
-        Raises:
-            FetchError: The status is 400 or more, and the node declares its behaviour on failure.
-        """
+        """Return the outputs for a response."""
         if self.params.failure is not None and fetched.status >= 400:
             raise FetchError(
                 f"{self._who}: the address answers with status {fetched.status}",
@@ -215,11 +207,7 @@ class Request(_Request[RequestParams]):
         raise FetchError(text, transient=leaking.transient) if isinstance(leaking, FetchError) else NodeError(text)
 
     def _check_host(self, url: str, sent: Sent) -> None:
-        """Check that the host of a request with secrets is one of `secret_hosts`, if there are any.
-
-        Raises:
-            FetchError: It is not, or the URL is invalid.
-        """
+        """Check that the host of a request with secrets is one of `secret_hosts`, if there are any."""
         if not sent.secrets or not self.params.secret_hosts:
             return
         host, port = host_and_port(url)
@@ -306,11 +294,7 @@ class Request(_Request[RequestParams]):
         return _multipart_form(texts, [(name, file, await _read_file(file)) for name, file in files])
 
     def _json_body(self, text: str) -> bytes:
-        """Return a JSON text as the bytes to send; broken JSON is repaired, as in Dify.
-
-        Raises:
-            NodeError: The text is not JSON, and cannot be repaired.
-        """
+        """Return a JSON text as the bytes to send; broken JSON is repaired, as in Dify."""
         try:
             value = _repaired_json(text)
         except (ValueError, RecursionError) as error:

@@ -115,11 +115,7 @@ class ListOperator(NodeOperator[ListOperatorParams]):
         }
 
     def _apply(self, items: list[Any], operation: Sequence[Any], call: NodeCall) -> list[Any]:
-        """Return a list after an operation.
-
-        Raises:
-            NodeError: The operation cannot be applied to these items.
-        """
+        """Return a list after an operation."""
         name, first, *rest = [*operation, None] if len(operation) == 1 else operation
         match name:
             case "all":

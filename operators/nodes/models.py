@@ -13,7 +13,7 @@ from pydantic import Field, JsonValue
 from operad.operators.node import ADVANCED, Fault, NodeCall, NodeOperator, NodeParams, NodeResult, TypeOf
 from operad.operators.nodes.flow import duplicate_faults
 from operad.operators.nodes.values import Argument, issue_text
-from operad.operators.port_answers import PORT, routing_schema
+from operad.operators.operator import PORT, routing_schema
 from operad.operators.sandbox.template import check_template, names_of, render_template
 from operad.operators.services import Services
 from operad.operators.variables import (

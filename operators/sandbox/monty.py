@@ -222,11 +222,7 @@ def _discard(stream: str, text: str) -> None:
 
 
 def _session(limits: CodeLimits) -> MontySession:
-    """Return a new sandbox with these limits.
-
-    Raises:
-        OperadError: This process was forked from a process that ran snippets.
-    """
+    """Return a new sandbox with these limits."""
     with _pool_lock:
         pool, process = _pool()
     if process != os.getpid():

@@ -117,11 +117,7 @@ def _other_names(tree: ast.AST) -> Iterator[str]:
 
 
 def _keys(main: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[ast.Constant]:
-    """Yield the keys of the dicts that a function returns, as dict displays or in variables.
-
-    Raises:
-        RenameError: The function returns other values, or uses the variables in other ways.
-    """
+    """Yield the keys of the dicts that a function returns, as dict displays or in variables."""
     own_nodes = list(_own_nodes(main))
     dicts: list[ast.expr | None] = [node.value for node in own_nodes if isinstance(node, ast.Return)]
     names = {value.id for value in dicts if isinstance(value, ast.Name)}
@@ -181,11 +177,7 @@ def _replace_at(code: str, spots: Sequence[tuple[int, int, str, str]]) -> str:
 
 
 def _verified(candidates: Sequence[str], wanted_tree: ast.Module) -> str:
-    """Return the first candidate whose syntax tree is the wanted one.
-
-    Raises:
-        RenameError: No candidate has this syntax tree.
-    """
+    """Return the first candidate whose syntax tree is the wanted one."""
     with suppress(ValueError, RecursionError, MemoryError):  # an integer with too many digits; nested too deep
         dumped = ast.dump(wanted_tree)
         for text in candidates:

@@ -171,11 +171,7 @@ def read(code: str) -> Snippet:
 
 
 def _parse(code: str) -> ast.Module:
-    """Return the syntax tree of a snippet.
-
-    Raises:
-        CodeError: The snippet is not valid Python.
-    """
+    """Return the syntax tree of a snippet."""
     try:
         with _PARSING, warnings.catch_warnings():
             warnings.simplefilter("ignore")  # harmless ones, such as of the escape "\d"

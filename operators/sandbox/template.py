@@ -268,11 +268,7 @@ def _rename_tokens(template: str, old: str, new: str) -> str:
 
 @lru_cache(maxsize=256)  # a workflow may render the same template repeatedly
 def _compile(template: str) -> CodeType:
-    """Return the compiled template.
-
-    Raises:
-        TemplateError: The template is invalid.
-    """
+    """Return the compiled template."""
     from jinja2 import TemplateAssertionError, TemplateSyntaxError
 
     from operad.operators.sandbox.bounded_jinja import FILTER_NAMES, READING, TEST_NAMES

@@ -172,7 +172,6 @@ class Fetched:
     """Response to a request, of any status.
 
     Attributes:
-        status: HTTP status.
         url: URL after all redirects.
         headers: Headers by name, in lower case; values of repeated headers are joined by commas.
         body: Body, uncompressed.
@@ -210,7 +209,6 @@ async def fetch(
 
     Args:
         url: URL with http or https. Spaces, quotes and ``<>`` around it are removed.
-        method: HTTP method.
         headers: Request headers. After a redirect to another origin, only content negotiation headers and the user
             agent are sent.
         params: Parameters to add to the query.
@@ -271,11 +269,7 @@ class _Progress:
 
 
 def _parse_url(url: str, params: Mapping[str, str] | None) -> httpx.URL:
-    """Return a parsed URL with parameters added.
-
-    Raises:
-        FetchError: The text is not a URL with http or https.
-    """
+    """Return a parsed URL with parameters added."""
     import httpx
 
     text = url.strip(_STRIPPED)
@@ -313,11 +307,7 @@ def _for_display(address: httpx.URL) -> str:
 
 
 def _headers(given: Mapping[str, str]) -> dict[str, str]:
-    """Return the headers to send, with defaults.
-
-    Raises:
-        FetchError: A header is invalid; its value, which may be a key, is not part of the error.
-    """
+    """Return the headers to send, with defaults."""
     for name, value in given.items():
         if not (_HEADER_NAME.fullmatch(name) and _HEADER_VALUE.fullmatch(value)):
             raise FetchError(f"header {name[:40]!r}: name and value must be printable ASCII on one line")
@@ -410,11 +400,7 @@ async def _open_response(
 
 
 async def _addresses_of(host: str, port: int, guard: Guard, progress: _Progress) -> list[str]:
-    """Return the IP addresses of a host, after checking each.
-
-    Raises:
-        FetchError: The host has no address, or one that may not be reached.
-    """
+    """Return the IP addresses of a host, after checking each."""
     try:
         found = await _resolve(host, port)
     except (OSError, UnicodeError) as error:
@@ -459,11 +445,7 @@ async def _resolve(host: str, port: int) -> _Lookup:
 
 
 def _redirect_request(request: httpx.Request, response: httpx.Response, secrets: Collection[str] = ()) -> httpx.Request:
-    """Return the request that follows from a redirect (RFC 9110, section 15.4).
-
-    Raises:
-        FetchError: The location is not a valid URL, or another origin would get a body with secrets.
-    """
+    """Return the request that follows from a redirect (RFC 9110, section 15.4)."""
     import httpx
 
     try:
@@ -500,11 +482,7 @@ def _same_origin(url: httpx.URL, other_url: httpx.URL) -> bool:
 
 
 async def _read_body(response: httpx.Response, guard: Guard, progress: _Progress) -> bytes:
-    """Return the body, uncompressed; httpx would decompress it without a limit.
-
-    Raises:
-        FetchError: The body is too large, broken, or compressed by a method that was not requested.
-    """
+    """Return the body, uncompressed; httpx would decompress it without a limit."""
     encoding = response.headers.get("content-encoding", "identity").strip().lower()
     if encoding not in {"identity", "gzip", "x-gzip", ""}:
         raise FetchError(f"{progress}: is packed as {encoding[:40]!r}, which was not requested")

@@ -20,13 +20,86 @@ from typing import TYPE_CHECKING, Any, Concatenate, ParamSpec, TypeVar, cast
 from urllib.parse import quote
 
 from operad.runtime.durable.database_names import POSTGRES, SQLITE, display_name, sqlalchemy, state_folder
-from operad.runtime.durable.fork_guard import guard_forks
 from operad.runtime.durable.process_ids import who_writes
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.forks import ProcessLock
+from operad.runtime.values.forks import ProcessLock, after_fork, around_fork, leave_to_parent
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
+
+
+FORK_SECONDS = 5.0
+"""Maximum seconds that a fork waits for transactions in progress."""
+
+
+def guard_forks(engine: Any) -> None:
+    """Keep the connections of an engine of SQLAlchemy from the children of this process, and the child's from the parent.
+
+    A child may not even close a connection of its parent: on a server, that would end the session of the parent; in an
+    SQLite file, the child would believe to hold the locks of the parent. A fork therefore waits for the transactions of
+    an SQLite file, and closes its connections, which the parent opens again. The child of a process with connections
+    to a server leaves them open and unused.
+    """
+    _Guard(engine)  # its listeners belong to the engine
+
+
+class _Guard:
+    """Connections of an engine that are in use, and whether more may be."""
+
+    def __init__(self, engine: Any) -> None:
+        self._engine = engine
+        self._moving = threading.Condition(threading.Lock())
+        self._in_use: set[Any] = set()
+        self._is_held = False
+        listen = sqlalchemy().event.listen
+        listen(engine, "do_connect", self._connect)
+        listen(engine, "checkout", self._take)
+        listen(engine, "checkin", self._give)
+        if engine.dialect.name == SQLITE:
+            around_fork(self._hold, self._release)
+        after_fork(self._renew)
+
+    def _connect(self, dialect: Any, record: Any, args: Any, options: Any) -> Any:
+        self._take(None, record)
+        try:
+            return dialect.connect(*args, **options)
+        except BaseException:
+            self._give(None, record)
+            raise
+
+    def _take(self, _: Any, record: Any, *__: Any) -> None:
+        with self._moving:
+            self._in_use.add(record)
+
+    def _give(self, _: Any, record: Any) -> None:
+        with self._moving:
+            self._in_use.discard(record)
+            self._moving.notify_all()
+
+    def _hold(self) -> None:
+        self._is_held = self._moving.acquire(timeout=FORK_SECONDS)
+        if not self._is_held:
+            return
+        if not self._moving.wait_for(lambda: not self._in_use, FORK_SECONDS):
+            _logger.warning(
+                "%s: this process forks in the middle of a transaction; the child should use another file, or be "
+                "started with the method 'spawn'",
+                self._engine.url.database,
+            )
+        self._engine.dispose()
+
+    def _release(self) -> None:
+        if self._is_held:
+            self._is_held = False
+            self._moving.release()
+
+    def _renew(self) -> None:
+        """Begin anew in a child, with connections of its own."""
+        self._moving = threading.Condition(threading.Lock())
+        self._in_use = set()
+        leave_to_parent(self._engine.pool)
+        self._engine.dispose(close=False)
+
 
 _logger = logging.getLogger(__name__)
 
@@ -331,11 +404,7 @@ def ping_by_looking(engine: Any) -> None:
 
 
 def _check_version(name: str) -> None:
-    """Check that the SQLite of this Python supports durable runs.
-
-    Raises:
-        InputError: The version is too old.
-    """
+    """Check that the SQLite of this Python supports durable runs."""
     if sqlite3.sqlite_version_info < OLDEST_SQLITE:
         oldest = ".".join(map(str, OLDEST_SQLITE))
         raise InputError(
@@ -366,11 +435,7 @@ def _for_reading(url: URL) -> URL:
 
 
 def _create_file(path: Path) -> None:
-    """Create a missing database file, readable by its owner only, and the folder of the default location.
-
-    Raises:
-        InputError: The file cannot be created, or its folder does not exist.
-    """
+    """Create a missing database file, readable by its owner only, and the folder of the default location."""
     try:
         if path.parent == state_folder():
             path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)

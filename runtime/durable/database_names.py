@@ -76,11 +76,7 @@ def with_workers(url: URL) -> URL:
 
 
 def _path_of(text: str) -> Path:
-    """Return the absolute path of an SQLite file that the user gave as a path.
-
-    Raises:
-        InputError: The text is empty, names a folder or an in-memory database, or is an incomplete URL.
-    """
+    """Return the absolute path of an SQLite file that the user gave as a path."""
     if not text.strip():
         raise InputError("--db: name a file, or a URL such as postgresql://user:password@host/database")
     if text == ":memory:":

@@ -29,7 +29,7 @@ from operad.runtime import events
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.rows import DONE, EventPart, StepRow, StoredQuestion
 from operad.runtime.durable.run_writer import Progress, RunWriter, committed
-from operad.runtime.durable.steps import taken_over
+from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at
 from operad.runtime.events.repeat import repeated
@@ -69,7 +69,6 @@ class Recorder:
     """Recorder of what happens in a run while this process drives it.
 
     Args:
-        log: Event log of the run.
         writer: Writer of the records.
         part: Number of the last part of the stored events; 0 if there is none.
         earlier: The stored events, if the run is resumed; None for a new run.

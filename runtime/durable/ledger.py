@@ -39,8 +39,8 @@ from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, l
 from operad.runtime.durable.run_writer import committed
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
-from operad.runtime.durable.steps import taken_over
 from operad.runtime.durable.threads import in_thread
+from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import (
     Event,
     OperatorCancelled,
@@ -70,7 +70,6 @@ class _BegunRun(NamedTuple):
 
     Attributes:
         run: Its record.
-        call: Its input.
         steps: Records of its operators that have an outcome, by key.
         earlier: Its events; None for a new run.
         part: Number of the last part of its events.
@@ -140,7 +139,6 @@ class Ledger(Records):
 
         Args:
             run: A run of the workflow that has not begun.
-            call: Input of the run.
 
         Returns:
             The message of the run; the stored message if the run has already finished.
@@ -261,11 +259,7 @@ class Ledger(Records):
         return graph, _BegunRun(run, self._call_of(run, call.reasoner), {})
 
     def _resumable_run(self, run_id: str, graph: Any, call: OperatorCall) -> StoredRun:
-        """Return a stored run that has finished or may be resumed.
-
-        Raises:
-            InputError: The run failed or has another job, or the workflow was changed.
-        """
+        """Return a stored run that has finished or may be resumed."""
         kept = self._existing_run(run_id)
         refuse_other_job(kept.run_id, self._call_of(kept, call.reasoner).job, call.job)
         refuse_changed(kept, graph)
@@ -303,11 +297,7 @@ class Ledger(Records):
         return None if driver is None or self.watch.is_dead(driver) else driver
 
     async def _wait_for_sign_of(self, driver: Executor, kept: StoredRun, driven_run: DrivenRun) -> None:
-        """Wait until the driver of a run is known to be dead.
-
-        Raises:
-            InputError: The driver has a new heartbeat, or this process abandoned the run.
-        """
+        """Wait until the driver of a run is known to be dead."""
         while True:
             with suppress(asyncio.TimeoutError):
                 await asyncio.wait_for(driven_run.abandoned.wait(), LOOK)

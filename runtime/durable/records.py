@@ -43,8 +43,8 @@ from operad.runtime.durable.rows import (
     question_of,
 )
 from operad.runtime.durable.run_writer import Progress
-from operad.runtime.durable.steps import StepTable, StoredStep, batched, kept_step
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.work_table import StepTable, StoredStep, batched, kept_step
 from operad.runtime.events import CANCELLED as IT_WAS_CANCELLED
 from operad.runtime.events import Event, RunFailed
 from operad.runtime.graph.run_input import new_answers

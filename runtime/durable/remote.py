@@ -33,8 +33,6 @@ class RemoteExecutor:
     Args:
         dispatch: Requests of this process to workers.
         served: Agents that workers serve.
-        codec: Codec of the requests.
-        store: The tables of runs.
         executor: This process; workers with another version of the code do not take its requests.
     """
 

@@ -35,7 +35,6 @@ class Replay:
     """Journal of a run, which replays stored outcomes of operators and stores new ones; see `StepJournal`.
 
     Args:
-        store: The tables of runs.
         codec: Codec of stored values.
         kept: Records of operators whose outcomes are already stored, by key.
         remote: Execution of operators in workers; None to execute all operators in this process.

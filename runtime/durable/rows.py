@@ -166,7 +166,6 @@ class StepRow:
     """Record of an operator's work, which the driver or a worker did.
 
     Attributes:
-        key: Key of the work in the run.
         outcome: Outcome in the form of `Codec`; None until there is one, or if it was not read.
         began: Time at which the work started or, while it waits, was put into a queue.
         ended: Time at which the work ended; 0 until then.

@@ -280,7 +280,6 @@ class RunWriter:
     A record is written even if the caller is cancelled while it waits, or its event loop is closed.
 
     Args:
-        changes: Writer of changes into the tables.
         driver_id: Id of this process. Nothing is written for a run that another process drives.
     """
 

@@ -30,7 +30,6 @@ class Found:
     Attributes:
         build: Workflow that contains the operator.
         insights: Insights of that workflow, or of the nearest enclosing workflow that has any.
-        node: The operator in its workflow.
     """
 
     build: Build

@@ -13,13 +13,12 @@ from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_writer import RunChanges
-from operad.runtime.durable.steps import StepTable
+from operad.runtime.durable.shared_limits import CountedCalls
 from operad.runtime.durable.tables import VERSION, Tables
-from operad.runtime.durable.work_table import WorkTable
+from operad.runtime.durable.work_table import StepTable, WorkTable
 from operad.runtime.values.errors import InputError
 
 if TYPE_CHECKING:
@@ -93,11 +92,7 @@ class Store:
         return bool(self.database.sa.inspect(connection).get_table_names())
 
     def _version_in(self, connection: Any) -> int:
-        """Return the version of the tables; 0 if there are none.
-
-        Raises:
-            InputError: The tables have another version than `VERSION`.
-        """
+        """Return the version of the tables; 0 if there are none."""
         inspector = self.database.sa.inspect(connection)
         version = int(inspector.has_table(self._tables.runs.name))  # version 1 was not written
         if inspector.has_table(self._tables.schema.name):

@@ -1,20 +1,18 @@
-"""Table of the work of workers: requests, claims and outcomes.
-
-The queue (`delivery`) may deliver an id twice, and a worker may continue after a pause in which another one took over its
-work. Hence a worker claims work before it begins, each claim has a higher number than the one before, and an outcome is
-recorded only under the latest claim.
-"""
+"""Operators of stored runs: their records and outcomes, and the requests to workers and their claims."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
 from typing import Any, NamedTuple
 
+from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable
+from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable, text_of
 from operad.runtime.durable.tables import Tables
+from operad.runtime.values.errors import InputError
 
 CANCELLED = "CANCELLED"
 """State of work that ended without an outcome."""
@@ -29,8 +27,6 @@ class Request(NamedTuple):
     Attributes:
         id: New id of the work.
         queue: Queue of the workers that can execute the operator.
-        key: Key of the operator in the run.
-        text: Input of the work.
         version: Version of the code that workers must have.
         channel: Channel on which the driver of the run is notified of the outcome.
     """
@@ -49,7 +45,6 @@ class Claim(NamedTuple):
 
     Attributes:
         key: Key of the operator in the run.
-        request: Input of the work.
         deaths: Ids of the workers that claimed the work before, and neither ended it nor gave it back.
     """
 
@@ -230,3 +225,94 @@ def _row_of(request: Request, clock: Any) -> Mapping[str, object]:
     given = {**request._asdict(), "request": storable(request.text)}
     del given["text"]
     return {**given, "claim": 0, "worker": "", "deaths": "", "created": clock, "began": 0.0, "ended": 0.0}
+
+
+AT_ONCE = 500
+"""Maximum number of operators that are read or deleted in one statement."""
+
+
+class StepTable:
+    """Records of operators of runs, which are in one table if drivers executed them, and in another if workers do."""
+
+    def __init__(self, database: Database, tables: Tables, work: WorkTable) -> None:
+        self.database = database
+        self._tables = tables
+        self._work = work
+
+    def of_run(self, run_id: str, *, outcomes: bool = False) -> Sequence[StepRow]:
+        """Return the operators of a run, in the order of their start.
+
+        Args:
+            outcomes: True to read the outcomes, too.
+
+        Raises:
+            InputError: An outcome is not a text.
+        """
+        sa, table = self.database.sa, self._tables.steps
+        outcome = table.c.outcome if outcomes else sa.null().label("outcome")
+        columns = (table.c.key, table.c.began, table.c.ended, table.c.outcome.is_not(None).label("done"), outcome)
+        query = sa.select(*columns).where(table.c.run_id == run_id)
+        rows = [
+            StepRow(
+                run_id,
+                row.key,
+                text_of(row.outcome, f"{run_id}:{row.key}") if outcomes and row.done else None,
+                row.began,
+                row.ended,
+                DONE if row.done else UNDER_WAY[-1],
+            )
+            for row in self.database.rows(query)
+        ]
+        return sorted([*rows, *self._work.of_run(run_id, outcomes=outcomes)], key=lambda row: row.began)
+
+    def forget(self, run_id: str, keys: Sequence[str]) -> None:
+        """Delete the records of some operators of a run."""
+        table = self._tables.steps
+        delete = self.database.sa.delete(table).where(table.c.run_id == run_id)
+        self.database.change(*(delete.where(table.c.key.in_(batch)) for batch in batched(keys)))
+        for batch in batched(keys):
+            self._work.forget(run_id, batch)
+
+
+def batched(items: Sequence[str], most: int = AT_ONCE) -> Iterator[list[str]]:
+    """Return slices of a list with at most `most` items, to limit the length of statements."""
+    return (list(items[first : first + most]) for first in range(0, len(items), most))
+
+
+def taken_over(run_id: str) -> InputError:
+    """Return the error for a run that another process has taken over."""
+    return InputError(f"run {run_id!r} is driven by another process now, which continues it")
+
+
+@dataclass(frozen=True, slots=True)
+class StoredStep:
+    """Stored record of an operator's work in a run.
+
+    Attributes:
+        outcome: Outcome of the work; None until it has finished.
+        began: Time at which the work started or, while it waits, was put into a queue; in seconds since the epoch.
+        ended: Time at which the work finished; 0 until then.
+        waits: True while the work waits in a queue.
+    """
+
+    key: str
+    outcome: Outcome | None
+    began: float = 0.0
+    ended: float = 0.0
+    waits: bool = False
+
+    @property
+    def seconds(self) -> float:
+        """Duration in seconds; 0 until the work has finished."""
+        return max(0.0, self.ended - self.began)
+
+
+def kept_step(row: StepRow) -> StoredStep:
+    """Return an operator of a run for display; an outcome that cannot be read is shown as an error."""
+    outcome = None
+    if row.outcome is not None:
+        try:
+            outcome = Codec().load(row.outcome, Outcome)
+        except InputError as error:
+            outcome = Outcome(error=error)
+    return StoredStep(row.key, outcome, row.began, row.ended if outcome else 0.0, waits=row.status == "ENQUEUED")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -13,12 +14,13 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from pydantic import JsonValue
+
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database_names import database_url, file_store, with_workers
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
-from operad.runtime.durable.question_forwarder import QuestionForwarder
-from operad.runtime.durable.replay import outcome_of_work
+from operad.runtime.durable.replay import asked_before, kept_question, outcome_of_work
 from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.shared_agents import Found, Served
@@ -37,17 +39,78 @@ from operad.runtime.events import (
     enter,
 )
 from operad.runtime.events.repeat import traced
+from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
+from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.questions import Question
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import perform
 from operad.runtime.workflow.run import Run
 
 if TYPE_CHECKING:
     from operad.runtime.durable.delivery import Delivered
+
+
+POLL = 0.5
+"""Seconds between two reads of an answer from the database."""
+
+
+class QuestionForwarder:
+    """Journal of an operator in a worker, which forwards its questions to the driver of the run; see `StepJournal`.
+
+    Args:
+        run: The run of the operator in this process.
+    """
+
+    def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:
+        self._store = store
+        self._run = run
+        self._run_id = run_id
+        self._key = key
+        self._polls: set[asyncio.Task[None]] = set()
+
+    async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+        """Do the operator's work, whose outcome the worker stores."""
+        return await perform(node, call, scope)
+
+    async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
+        """Do a part of the operator's work, which is not stored."""
+        return await work()
+
+    async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
+        """See `StepJournal.asked_before`."""
+        return await asked_before(self._store, self._run_id, self._key)
+
+    async def answer_to(self, question: Question, scope: Scope) -> tuple[JsonValue] | None:
+        """Store a question, and return its answer if there is one; otherwise, wait for it in the background."""
+        answer = await in_thread(self._store.ask, kept_question(self._run_id, self._key, question))
+        if answer is not None:
+            return (json.loads(answer),)
+        poll = asyncio.ensure_future(self._wait_for(question.id))
+        self._polls.add(poll)
+        poll.add_done_callback(self._polls.discard)
+        return None
+
+    async def _answer(self, question_id: str) -> str | None:
+        """Return the stored answer to a question; None if there is none yet."""
+        kept = await in_thread(self._store.questions, self._run_id)
+        return next((each.answer for each in kept if each.step == self._key and each.id == question_id), None)
+
+    async def _wait_for(self, question_id: str) -> None:
+        """Poll the database for the answer to a question, and give it to the operator."""
+        while question_id in self._run.questions.asked:
+            await asyncio.sleep(POLL)
+            if (answer := await self._answer(question_id)) is not None and question_id in self._run.questions.asked:
+                self._run.questions.answer({question_id: json.loads(answer)})
+                return
+
+    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
+        """Do nothing, because the answer came from the database."""
+
 
 _logger = logging.getLogger(__name__)
 
@@ -232,7 +295,6 @@ class Worker:
 
         Args:
             step_id: Id of the work among all runs.
-            given: The request.
         """
         run_id = step_id.partition(":")[0]
         build = found.build

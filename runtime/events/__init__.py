@@ -10,15 +10,15 @@
 """
 
 from operad.runtime.events.context import RunInProgress, Scope, StepJournal, current_scope, emit, enter, heard
-from operad.runtime.events.evaluation import BlameUnknown, EvidenceCut, OperatorKept, RoundFinished, RoundStarted
 from operad.runtime.events.log import RunLog
-from operad.runtime.events.reading import read_event
 from operad.runtime.events.types import (
     CANCELLED,
     AnswerRejected,
+    BlameUnknown,
     CacheHit,
     ConversationShortened,
     Event,
+    EvidenceCut,
     FellBack,
     InsightsRecalled,
     Interrupted,
@@ -34,12 +34,15 @@ from operad.runtime.events.types import (
     OperatorCancelled,
     OperatorFailed,
     OperatorFinished,
+    OperatorKept,
     OperatorRetried,
     OperatorSkipped,
     OperatorStarted,
     PassagesEmbedded,
     Progress,
     Resumed,
+    RoundFinished,
+    RoundStarted,
     RunFailed,
     RunFinished,
     RunStarted,
@@ -50,6 +53,7 @@ from operad.runtime.events.types import (
     ToolCalled,
     ToolReturned,
     WorkflowEntered,
+    read_event,
 )
 
 __all__ = [

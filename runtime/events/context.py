@@ -132,7 +132,6 @@ class Scope(Struct, kw_only=True, eq=False):
     """Context of an operator in a run.
 
     Attributes:
-        run: The run of the operator's workflow.
         attempt: The operator's attempt in that round.
         usage: Usage of the operator so far, including all attempts and nested operators.
         finish_reason: Reason for the end of its latest answer of a model, in the endpoint's words.

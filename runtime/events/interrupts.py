@@ -182,12 +182,7 @@ async def ask(scope: events.Scope, question: Question) -> Any:
 
 
 def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
-    """Return the JSON Schema of an answer, from a schema or a text as for `interrupt`; None for any answer.
-
-    Raises:
-        InputError: The form has another type.
-        InvalidError: The schema is invalid, or the text is not a form.
-    """
+    """Return the JSON Schema of an answer, from a schema or a text as for `interrupt`; None for any answer."""
     if schema is None:
         return None
     if not isinstance(schema, str | Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]

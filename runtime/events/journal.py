@@ -73,7 +73,6 @@ async def once(name: str, work: Callable[[], Awaitable[WorkflowMessage]]) -> Wor
 
     Args:
         name: Name of the part, unique in the operator.
-        work: Function that does the part.
     """
     scope = current_scope()
     if scope is None or scope.run.journal is None:

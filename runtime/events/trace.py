@@ -6,8 +6,7 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from operad.runtime.events.evaluation import EvidenceCut
-from operad.runtime.events.types import CacheHit, Event, KnowledgeRetrieved, ToolCalled, ToolReturned
+from operad.runtime.events.types import CacheHit, Event, EvidenceCut, KnowledgeRetrieved, ToolCalled, ToolReturned
 from operad.runtime.values.step_record import ToolUse
 
 MOST_CALLS = 100

@@ -1,15 +1,18 @@
-"""Typed events: one stream for progress, logs, files and tracing."""
+"""Typed events: one stream for progress, logs, files and tracing; each can be read back from its plain values."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from msgspec import Struct
+from msgspec import Struct, convert
+from msgspec.json import Decoder
 from pydantic import JsonValue
 
-from operad.runtime.values.message import SubJob, Usage, Value, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.fault import Fault
+from operad.runtime.values.message import SubJob, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import approved_call
+from operad.runtime.values.value import Value
 
 
 class Event(Struct, frozen=True, kw_only=True):
@@ -392,3 +395,82 @@ def plain(value: Any) -> Any:
     if isinstance(value, WorkflowStatus):
         return value.value
     return value if value is None or isinstance(value, str | int | float) else str(value)
+
+
+class RoundStarted(Event, frozen=True, kw_only=True):
+    """A round begins: the listed operators run, all others keep their results."""
+
+    operators: tuple[str, ...]
+
+
+class RoundFinished(Event, frozen=True, kw_only=True):
+    """A round was judged.
+
+    Attributes:
+        by_error: True if an operator's error ended the round, rather than a verdict.
+        has_result: True if the round has a result, which may become the result of the run.
+        repairs: Places of the operators that run again first in the next round, with the reason if the verdict does not
+            blame them.
+    """
+
+    status: WorkflowStatus
+    evaluation: str
+    lesson: str
+    blame: tuple[str, ...]
+    faults: tuple[Fault, ...] = ()
+    unsure: tuple[str, ...] = ()
+    score: float | None = None
+    by_error: bool = False
+    has_result: bool = True
+    repairs: Mapping[str, str] = {}
+
+    @property
+    def accepted(self) -> bool:
+        """True if the round was not rejected."""
+        return self.status is WorkflowStatus.SUCCESS
+
+
+class OperatorKept(Event, frozen=True, kw_only=True):
+    """An operator that could have run again in a round keeps its message, because its input did not change."""
+
+
+class EvidenceCut(Event, frozen=True, kw_only=True):
+    """An evaluator was shown only a part of the work of some operators, because all of it is too long for its model.
+
+    Attributes:
+        operators: Ids of these operators, in the order of the graph.
+        characters: Number of characters that were left out.
+    """
+
+    operators: tuple[str, ...]
+    characters: int
+
+
+class BlameUnknown(Event, frozen=True, kw_only=True):
+    """A verdict blames operators that do not exist; `blame` is their names, each with the nearest known one.
+
+    If no existing operator is blamed, all operators run again.
+    """
+
+    blame: str
+
+
+_EVENT_TYPES = {kind.__name__: kind for kind in Event.__subclasses__()}
+for _kind in _EVENT_TYPES.values():
+    # msgspec describes the fields of a type when it first reads one. A second thread that reads one meanwhile uses half a
+    # description, which ends the process (segmentation fault). Hence the types are described here, by the only importer.
+    Decoder(_kind)
+
+
+def read_event(values: Mapping[str, Any]) -> Event | None:
+    """Return the event for values as returned by `Event.as_dict`; None if the type of the event is unknown.
+
+    Raises:
+        ValueError: The values are not those of an event.
+    """
+    kind = _EVENT_TYPES.get(str(values.get("event")))
+    return kind and convert(values, type=kind, dec_hook=_to_value)
+
+
+def _to_value(kind: type, value: Any) -> Any:
+    return kind.model_validate(value) if issubclass(kind, Value) else value

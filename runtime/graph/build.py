@@ -59,7 +59,6 @@ class Build:
         graph: Its operators, evaluators and edges.
         plan: Plan of the graph, with the end node after the evaluators or, without evaluators, after the tails.
         engine: Engine that runs the plan.
-        engine_name: Name of the engine in events.
         max_rounds: Maximum number of rounds until the evaluator accepts the result.
         places: Limiter of operators that run at once, in all runs together.
         calls: Limiter of model calls of the operators, in all runs together.

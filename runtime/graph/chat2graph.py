@@ -92,11 +92,7 @@ class ExecutesCalls:
     """Base class of operators, which have a method `run`: adds `execute`."""
 
     async def run(self, call: OperatorCall) -> Answer:
-        """Do the work.
-
-        Args:
-            call: Input of the operator.
-        """
+        """Do the work."""
         raise NotImplementedError(f"{type(self).__name__} has no method run(call) or execute(…); define one of them")
 
     async def execute(
@@ -110,8 +106,6 @@ class ExecutesCalls:
         """Do the work, with the parts of an `OperatorCall` as arguments.
 
         Args:
-            reasoner: The reasoner of the run.
-            job: The job that the workflow works on.
             workflow_messages: The messages of the operator's predecessors.
             previous_expert_outputs: The messages of earlier experts.
             lesson: Lessons for the operator from the verdicts of earlier rounds.

@@ -268,11 +268,7 @@ def is_awel(value: object) -> bool:
 
 
 def _parallel(values: Iterable[object]) -> Chain[Any]:
-    """Return a chain of the values with no edges between them.
-
-    Raises:
-        InputError: There are no values, or one of them is not an operand of ``>>``.
-    """
+    """Return a chain of the values with no edges between them."""
     chains = [chain_of(value) for value in values]
     if not chains:
         raise InputError("expected operators in the list, and it is empty")

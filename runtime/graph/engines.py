@@ -28,7 +28,6 @@ def engine_for(plan: Plan, name: EngineName, workflow: str) -> Engine:
     """Return the engine with this name for a plan.
 
     Args:
-        plan: The plan to run.
         workflow: The workflow's name, for the error.
 
     Raises:

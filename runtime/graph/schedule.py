@@ -287,7 +287,6 @@ class Repeat:
     """Repetition of some nodes of a plan and of all nodes that depend on them.
 
     Attributes:
-        again: The nodes that run again.
         lost: The unfinished nodes that are not ancestors of a node that runs again, such as the losers of an ``any``
             join. They are skipped.
         progress: Progress with which the repetition starts.

@@ -222,7 +222,6 @@ def extract(data: bytes, name: str, limits: ReadingLimits = LIMITS) -> list[Inde
     """Return the passages of a file; documents are read in a limited process.
 
     Args:
-        data: Content of the file.
         name: Name of the file, whose suffix determines the format.
 
     Raises:

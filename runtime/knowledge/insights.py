@@ -19,14 +19,13 @@ from operad.runtime.events import (
     InsightsRecalled,
 )
 from operad.runtime.knowledge.knowledge import Insight
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
 from operad.runtime.values.forks import after_fork
 from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.sqlite_file import FileKind, SqliteFile
 from operad.runtime.values.text import short_line
-from operad.runtime.values.words import words
+from operad.runtime.values.words import similarity, words
 
 SIMILAR = 0.3
 """Minimum `similarity` of two jobs for an insight of one to apply to the other.

@@ -361,11 +361,7 @@ class PassageIndex:
         return hits[:most]
 
     def _width(self, connection: sqlite3.Connection, model: str) -> int:
-        """Return the number of dimensions of the vectors in the index; 0 if there are no vectors.
-
-        Raises:
-            InputError: The vectors are of another model.
-        """
+        """Return the number of dimensions of the vectors in the index; 0 if there are no vectors."""
         current, width = _model_and_width(connection)
         if current != model:
             raise InputError(

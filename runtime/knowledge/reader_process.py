@@ -93,7 +93,6 @@ def read(
 
     Args:
         function: Function of a module, which is called with the document and the arguments.
-        document: Content of the document.
         arguments: Further arguments, with a form in JSON.
         answer: Type of the return value, which is checked: a process that has read a hostile document is not trusted.
         what: Kind of document, for errors: ``.pdf file``.
@@ -152,13 +151,7 @@ def _ending(status: int, limits: ReadingLimits) -> str:
 
 
 def _exchange(request: bytes, document: bytes, limits: ReadingLimits) -> bytes | None:
-    """Send a document to a reader. Return its answer; None if the server ended.
-
-    Raises:
-        InputError: The reader ended without an answer, or its answer is too large.
-        CancelledError: The caller was given up.
-        OperadError: The server cannot be started, or does not answer.
-    """
+    """Send a document to a reader. Return its answer; None if the server ended."""
     ours, theirs = socket.socketpair()
     is_cancelled = False
 

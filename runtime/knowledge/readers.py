@@ -48,7 +48,6 @@ def decoded(data: bytes, suffix: str, known: Iterable[str] = ()) -> str:
     """Return the text of a file in UTF-8, or in UTF-16 with a byte order mark.
 
     Args:
-        data: Content of the file.
         known: Suffixes of other files that can be read, for the error.
 
     Raises:

@@ -111,11 +111,7 @@ class ChatProtocol(ABC):
         return body | dict(settings.parameters)
 
     def _completion(self, turn: ChatStream) -> Completion:
-        """Return the completion of a received turn.
-
-        Raises:
-            ModelError: The answer has no choices, or ended without a finish reason, or with an error.
-        """
+        """Return the completion of a received turn."""
         endpoint = self._endpoint
         if not turn.began:
             raise endpoint.protocol_error("its answer holds no choices")
@@ -129,11 +125,7 @@ class ChatProtocol(ABC):
 
 
 class ChatCompletions(ChatProtocol):
-    """Client of a model at an endpoint of the chat-completions protocol; see `ChatModel`.
-
-    Args:
-        client: HTTP client of the endpoint.
-    """
+    """Client of a model at an endpoint of the chat-completions protocol; see `ChatModel`."""
 
     def __init__(self, endpoint: Endpoint, client: AsyncOpenAI) -> None:
         super().__init__(endpoint, urlsplit(str(client.base_url)).netloc)

@@ -7,6 +7,7 @@ import json
 import math
 import os
 import random
+import re
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
 from contextlib import contextmanager
@@ -31,7 +32,6 @@ from operad.runtime.models.addresses import (
 from operad.runtime.models.chat_stream import ProtocolError
 from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
-from operad.runtime.models.refusals import FILTER_CODES, is_too_long
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
 from operad.runtime.values.api_key import ApiKey, key_text
@@ -43,6 +43,26 @@ if TYPE_CHECKING:
 
     from openai import APIError, AsyncOpenAI
     from typing_extensions import Self
+
+
+FILTER_CODES = ("content_filter", "content_policy_violation")
+"""Error codes of endpoints for requests that a content filter refuses."""
+
+_TOO_LONG = re.compile(
+    r"(context|prompt|input) (length|size|window)|(prompt|input|request|messages?) (is |are )?too (long|large)"
+    r"|exceed\w*.{0,40}token|token.{0,40}(exceed|too large|too many)|too many .{0,20}tokens"
+    r"|tokens? .{0,30}must be <=|exceed\w* .{0,30}(context|prompt|input)|超长",
+    re.IGNORECASE,
+)
+"""Messages of servers without a code for it: vLLM, DeepSeek, OpenRouter, Moonshot, Together, LM Studio, Qwen, xAI, Zhipu."""
+
+
+def is_too_long(error: Mapping[str, Any], message: str, status: int | None = None) -> bool:
+    """Return True if an endpoint refuses a request for the number of its tokens: by its code, or else its message."""
+    code = error.get("code")
+    is_said = error.get("type") == "exceed_context_size_error" or code == "context_length_exceeded"
+    may_be = status in (None, 400, 413, 422) and code != "rate_limit_exceeded"  # which counts tokens, too
+    return is_said or (may_be and bool(_TOO_LONG.search(message)))
 
 
 # Time that an endpoint asks to wait before the next request.
@@ -254,11 +274,7 @@ class Endpoint(Value):
             )
 
     async def _within_total_timeout(self, work: Coroutine[Any, Any, T]) -> T:
-        """Return the result of a coroutine that makes a call.
-
-        Raises:
-            ModelError: The call takes longer than `total_timeout`.
-        """
+        """Return the result of a coroutine that makes a call."""
         done = await within(Timeout(run=self.total_timeout), work, [])
         if isinstance(done, Deadline):
             raise ModelError(
@@ -272,7 +288,6 @@ class Endpoint(Value):
         """Send a request, with retries after temporary failures, and return what `ask` returns.
 
         Args:
-            ask: Function that sends the request.
             key: API key of the request, which is removed from errors.
 
         Raises:
@@ -303,7 +318,6 @@ class Endpoint(Value):
 
         Args:
             ask: Function that sends a request.
-            call_id: Id of the call, for events.
             heed: Function to await with each failure, before a retry.
 
         Raises:

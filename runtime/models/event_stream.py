@@ -8,9 +8,8 @@ from functools import partial
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.models.addresses import described_page, one_line, without_key
-from operad.runtime.models.endpoint import Endpoint
+from operad.runtime.models.endpoint import Endpoint, is_too_long
 from operad.runtime.models.http_hooks import beginning
-from operad.runtime.models.refusals import is_too_long
 from operad.runtime.values.errors import ModelError, RequestError
 
 if TYPE_CHECKING:
@@ -38,7 +37,6 @@ async def events_of(
     """Yield the events of an answer, parsed, as they arrive. Closing the generator ends the request.
 
     Args:
-        client: Its HTTP client.
         stream: The stream, which is closed at the end.
         content: Field of an answer that has the content, for errors.
 

@@ -89,11 +89,7 @@ class MiniLM:
 
 
 def _file_of(package: str, name: str) -> Path:
-    """Return the path of a file inside a package, which is not imported.
-
-    Raises:
-        ImportError: The package or the file does not exist.
-    """
+    """Return the path of a file inside a package, which is not imported."""
     spec = find_spec(package)
     folders = (spec and spec.submodule_search_locations) or ()
     for folder in folders:

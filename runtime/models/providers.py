@@ -682,11 +682,7 @@ class Provider:
         return {name: value for name, value in given.items() if name not in unsupported}, dropped
 
     def _completion(self, opened: StreamedResponse, tags: ThinkingTags, dropped: tuple[str, ...]) -> Completion:
-        """Return the completion of a received turn.
-
-        Raises:
-            ModelError: The turn broke off, or its usage is invalid.
-        """
+        """Return the completion of a received turn."""
         response = opened.get()
         details: Mapping[str, Any] = response.provider_details or {}
         raw = str(details.get("finish_reason") or "")

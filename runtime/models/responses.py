@@ -247,9 +247,6 @@ class Responses:
 
     The endpoint keeps nothing: each request holds the whole conversation, with the reasoning encrypted by the endpoint, so
     that any process can continue it.
-
-    Args:
-        client: HTTP client of the endpoint.
     """
 
     def __init__(self, endpoint: Endpoint, client: AsyncOpenAI) -> None:
@@ -351,11 +348,7 @@ class Responses:
         )
 
     def _completion(self, turn: ResponseStream, dropped: tuple[str, ...]) -> Completion:
-        """Return the completion of a received turn.
-
-        Raises:
-            ModelError: The answer holds no response, or ended with an error or without an end.
-        """
+        """Return the completion of a received turn."""
         endpoint = self._endpoint
         if turn.error:
             raise failure_of(endpoint, turn.error, self._client.api_key)

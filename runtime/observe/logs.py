@@ -10,7 +10,7 @@ from typing import Any
 from operad.runtime import events
 from operad.runtime.events import Event, current_scope
 from operad.runtime.values.errors import shorten
-from operad.runtime.values.verdict_text import status_text
+from operad.runtime.values.fault import status_text
 
 _logger = logging.getLogger("operad.run")
 

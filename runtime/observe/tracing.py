@@ -15,10 +15,10 @@ from operad.runtime.events import Event, current_scope
 from operad.runtime.events.repeat import repeated, traced
 from operad.runtime.observe.trace import Graph, Span, Trace, structural
 from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.fault import verdict_text
 from operad.runtime.values.message import WorkflowStatus
 from operad.runtime.values.text import cut
 from operad.runtime.values.valid_json import to_text
-from operad.runtime.values.verdict_text import verdict_text
 
 if TYPE_CHECKING:
     from opentelemetry.context import Context

@@ -16,7 +16,6 @@ class Deadline:
     """A running `Timeout`, by the event loop's clock.
 
     Args:
-        timeout: The limits.
         expire: Function to call when a limit is exceeded; it returns False if the work has ended already.
 
     Attributes:

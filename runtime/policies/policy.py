@@ -358,11 +358,7 @@ _VALUES: tuple[type[Any], ...] = (BaseModel, int, float, list, tuple, dict)
 
 
 def _fallback_of(given: Any) -> Fallback | Literal[False] | None:
-    """Return a fallback; values other than texts become messages.
-
-    Raises:
-        InvalidError: The fallback has another type.
-    """
+    """Return a fallback; values other than texts become messages."""
     if given is None or given is False or isinstance(given, str | WorkflowMessage | ErrorValues):
         return given
     if hasattr(given, "execute") or hasattr(given, "complete"):

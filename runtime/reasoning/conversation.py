@@ -262,11 +262,7 @@ class Conversation:
             ) from None
 
     def _give_room(self, before: Completion, turn: Completion) -> None:
-        """Raise the maximum of an answer's tokens if an answer was cut off.
-
-        Raises:
-            AnswerError: The answer before was cut off, too.
-        """
+        """Raise the maximum of an answer's tokens if an answer was cut off."""
         if not _was_cut(turn):
             return
         if _was_cut(before):
@@ -415,11 +411,7 @@ def _read(form: Form, turn: Completion) -> str:
 
 
 def _parse_arguments(call: ToolCall) -> dict[str, Any]:
-    """Return the arguments of a tool call.
-
-    Raises:
-        ToolError: They are not a JSON object.
-    """
+    """Return the arguments of a tool call."""
     try:
         arguments = json.loads(without_half_escapes(call.arguments or "{}"), parse_constant=_refuse_constant)
     except ValueError as error:

@@ -102,9 +102,6 @@ class FakeClockLoop(asyncio.SelectorEventLoop):
             select: Function that waits for I/O events, for a number of seconds of real time.
             descriptors: Number of sockets and pipes that are read or written.
             seconds: Seconds until the next timer; None if there is no timer.
-
-        Raises:
-            DeadlockError: There is no timer, and no data can arrive from outside.
         """
         if seconds is None:
             if descriptors or self._jobs:

@@ -14,9 +14,7 @@ from typing import TYPE_CHECKING, Any, cast
 from pydantic import BaseModel, SecretStr
 
 from operad.runtime.models.model import Model
-from operad.runtime.testing.chat_wire import CHAT_COMPLETIONS
 from operad.runtime.testing.plausible import plausible_answer
-from operad.runtime.testing.responses_wire import RESPONSES
 from operad.runtime.testing.steps import (
     BreakOff,
     CallTools,
@@ -31,7 +29,7 @@ from operad.runtime.testing.steps import (
     step_name,
     step_of,
 )
-from operad.runtime.testing.wire import Event, Turn, Wire
+from operad.runtime.testing.wire import CHAT_COMPLETIONS, RESPONSES, Event, Turn, Wire
 from operad.runtime.values.errors import OperadError, describe
 
 if TYPE_CHECKING:

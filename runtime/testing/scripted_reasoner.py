@@ -28,9 +28,6 @@ def _validated(task: Task, answer: str) -> str:
     """Return an answer as normalized JSON that fits the task's schema; without a schema, unchanged.
 
     As a model's, an answer that does not fit counts if the check of the task parses it.
-
-    Raises:
-        AnswerError: The answer does not fit the schema.
     """
     if task.output_schema.schema is None:
         return answer

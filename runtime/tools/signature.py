@@ -17,7 +17,7 @@ from pydantic.errors import PydanticUndefinedAnnotation, PydanticUserError
 from pydantic.json_schema import GenerateJsonSchema
 
 from operad.runtime.events.run_context import RunContext
-from operad.runtime.values.answer_slips import readings
+from operad.runtime.values.answer_json import readings
 from operad.runtime.values.errors import ToolError, did_you_mean
 from operad.runtime.values.json_schema import EndlessSchemaError, schema_errors, validator_of
 
@@ -136,9 +136,6 @@ class Signature:
 
         Args:
             name: Name of the tool, also in errors; by default the name of the function.
-
-        Raises:
-            ToolError: A parameter cannot be given by name, or its type has no JSON Schema.
         """
         self._function = function
         self.name = name or _name_of(function)
@@ -186,11 +183,7 @@ class Signature:
         }
 
     def _parameters(self, function: Callable[..., Any]) -> list[inspect.Parameter]:
-        """Return the parameters of a function, without those bound by a partial.
-
-        Raises:
-            ToolError: There is no signature, or a parameter cannot be given by name.
-        """
+        """Return the parameters of a function, without those bound by a partial."""
         try:
             signature = inspect.signature(function)
         except (TypeError, ValueError) as error:

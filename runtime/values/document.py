@@ -300,11 +300,7 @@ class _Reader:
             self._alias(event)
 
     def _alias(self, event: Any) -> None:
-        """Add the value of an alias, as a key or a value.
-
-        Raises:
-            InvalidError: The anchor is missing, or the alias is inside its own anchor.
-        """
+        """Add the value of an alias, as a key or a value."""
         anchor: str = event.anchor
         if any(enclosing.anchor == anchor for enclosing in self._stack):
             raise self._error("cycle", f"*{anchor[:80]} contains itself")

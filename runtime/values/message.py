@@ -22,12 +22,11 @@ from pydantic import (
 from typing_extensions import Self
 
 from operad.runtime.values.base_errors import InputError
-from operad.runtime.values.fault import Fault, WorkflowStatus, blamed_by, lesson_of
+from operad.runtime.values.fault import Fault, WorkflowStatus, blamed_by, finding_lines, lesson_of, status_text
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.json_like import as_json
 from operad.runtime.values.own import own
 from operad.runtime.values.value import Value
-from operad.runtime.values.verdict_text import finding_lines, status_text
 
 if TYPE_CHECKING:
     Ids = Sequence[str]  # constructors accept a list; the field is a tuple

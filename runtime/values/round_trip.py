@@ -13,8 +13,7 @@ from pydantic_core import to_jsonable_python
 
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.base_errors import InputError
-from operad.runtime.values.json_like import as_json
-from operad.runtime.values.losses import Loss, Path, first_loss, is_equal, loss_in_reading, path_text
+from operad.runtime.values.json_like import Loss, Path, as_json, first_loss, is_equal, loss_in_reading, path_text
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.output import Output, Reader, adapter, name, outputs_of
 

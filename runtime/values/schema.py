@@ -9,8 +9,7 @@ from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, cast
 
-from operad.runtime.values.answer_json import candidates, unfenced, without_half_escapes
-from operad.runtime.values.answer_slips import readings, values_alone
+from operad.runtime.values.answer_json import candidates, readings, unfenced, values_alone, without_half_escapes
 from operad.runtime.values.base_errors import AnswerError
 from operad.runtime.values.form_text import Written, read_form, schema_of_form
 from operad.runtime.values.json_schema import EndlessSchemaError, of_meant_branch, schema_errors, validator_of
@@ -192,7 +191,7 @@ class AnswerSchema:
 
         Args:
             repair: True to repair a trailing comma, a missing bracket or single quotes, and to read the slips of
-                `answer_slips`. Use False for an answer that was cut off, whose missing end a repair would hide.
+                `answer_json`. Use False for an answer that was cut off, whose missing end a repair would hide.
 
         Raises:
             SchemaMismatch: The answer does not fit the schema, or has no JSON.

@@ -73,7 +73,6 @@ def fill_secrets(text: str, value_of: Callable[[Secret], str], other: Callable[[
     """Return a text with its secrets replaced by their values.
 
     Args:
-        value_of: Function that returns the value of a secret.
         other: Function that is applied to the parts between the secrets, before their values are there, so that the
             value of a variable cannot name a secret.
     """

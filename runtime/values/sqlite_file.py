@@ -175,11 +175,7 @@ class SqliteFile:
         return connection
 
     def _initialise(self, connection: sqlite3.Connection) -> None:
-        """Write the mark of this kind and the tables into a new file, or upgrade it; refuse a file of another kind.
-
-        Raises:
-            InputError: The file is of another kind, or of another version.
-        """
+        """Write the mark of this kind and the tables into a new file, or upgrade it; refuse a file of another kind."""
         kind = self._kind
         application, version, tables = (
             connection.execute(question).fetchone()[0]

@@ -33,7 +33,6 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
     connections in later calls. Ctrl-C cancels the coroutine and waits until it has ended.
 
     Args:
-        start: Function that returns the coroutine.
         instead: Expression to await inside a running loop, for the error message.
 
     Raises:

@@ -35,7 +35,6 @@ async def perform(node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessa
     """Run an operator with its policy, and return its message.
 
     Args:
-        call: The operator's input.
         scope: The operator's context in the run.
 
     Raises:
@@ -48,7 +47,6 @@ def completed(said: Answer, node: Node, call: OperatorCall, scope: Scope) -> Wor
     """Return an operator's answer as a message that has the operator's id and usage.
 
     Args:
-        call: The operator's input.
         scope: The operator's context in the run.
 
     Raises:
@@ -118,7 +116,6 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
 
     Args:
         node: The operator, its policy, and the limiter of concurrent operators.
-        call: The operator's input.
         scope: The operator's context in the run.
 
     Raises:

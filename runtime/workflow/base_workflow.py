@@ -598,7 +598,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         """Execute a run, which belongs to the run of the current operator, if there is one.
 
         Args:
-            call: The input of the run.
             run_id: The run's id; a new one by default.
             listeners: Further listeners of a run that is not inside of an operator.
         """
@@ -653,7 +652,6 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         """Start a run in the running event loop.
 
         Args:
-            call: The input of the run.
             run_id: The run's id; a new one by default.
             buffer: Buffer that receives the events of the run.
             watched: True to show the progress if the run is in a notebook.
@@ -970,7 +968,6 @@ def run_within(workflow: BaseWorkflow, outer: Scope, call: OperatorCall, item: M
 
     Args:
         outer: The operator that contains the run.
-        call: The input of the run.
         item: The item of a map, or the pass of a loop, that the run is for; it replaces the operator's id in paths.
     """
     path = outer.path if item is None else (*outer.path[:-1], str(item))

@@ -18,9 +18,15 @@ from typing_extensions import TypedDict
 
 from operad.runtime.evaluation.cases import Case, CasesLike, Dataset
 from operad.runtime.evaluation.report import EvaluationReport
-from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, ReportCase, Uses
+from operad.runtime.evaluation.results import (
+    EvaluatorResult,
+    OperatorUse,
+    ReportCase,
+    Uses,
+    process_concurrently,
+    stored_results,
+)
 from operad.runtime.evaluation.scorers import equals
-from operad.runtime.evaluation.store import process_concurrently, stored_results
 from operad.runtime.events import Event, current_scope
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, is_executable
@@ -82,7 +88,6 @@ class Subject:
     """Workflow that is evaluated.
 
     Attributes:
-        run: Function that runs a case.
         cancel: Function that cancels a run, which waits for a person.
         reasoner: Reasoner of the evaluators that have no model of their own.
         store: Database of its runs; None if they are not stored.

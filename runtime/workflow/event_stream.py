@@ -88,11 +88,7 @@ class RunStream(AsyncGenerator[Item, None]):
         await self.aclose()
 
     def __enter__(self) -> Self:
-        """Return the stream, which is closed at the end of the ``with`` block.
-
-        Raises:
-            RunningLoopError: An event loop is running here: use ``async with``.
-        """
+        """Return the stream, which is closed at the end of the ``with`` block."""
         if running_loop() is not None:
             raise RunningLoopError("an event loop is running here: write `async with` instead of `with`")
         return self
@@ -102,11 +98,7 @@ class RunStream(AsyncGenerator[Item, None]):
         self.close()
 
     def __iter__(self) -> Iterator[Item]:
-        """Iterate without an event loop.
-
-        Raises:
-            RunningLoopError: An event loop is running here: use ``async for``.
-        """
+        """Iterate without an event loop."""
         if running_loop() is not None:
             raise RunningLoopError("an event loop is running here: write `async for` instead of `for`")
         next_item = partial(anext, self._items, None)

@@ -40,7 +40,6 @@ class InnerRun(Struct, frozen=True):
     """Outcome of a run inside an operator, from which a later round of the workflow around it goes on.
 
     Attributes:
-        call: The input of the run.
         done: Outcomes of its operators and evaluators, by number.
         skipped: Operators that did not run.
         lessons: Lessons that the operators have got, by number.

@@ -166,7 +166,6 @@ async def for_each(
     """Run a workflow once per call, inside the current operator.
 
     Args:
-        calls: Input of each run.
         name: Name of the operator in errors and paths.
         concurrency: Maximum number of runs at once.
         on_error: Effect of a failing run, as for a `Map`.
@@ -607,11 +606,7 @@ class Map(BaseOperator[list[T]], Generic[T]):
         return known[self._over], hint
 
     def _part_of(self, operator_id: str, messages: Sequence[WorkflowMessage]) -> Any:
-        """Return the part that `over` names in the answer of an operator.
-
-        Raises:
-            InputError: The operator has no answer, or the answer lacks the named part.
-        """
+        """Return the part that `over` names in the answer of an operator."""
         path = tuple((self._over or "").split(".")[1:])
         message = next((message for message in messages if message.operator_id == operator_id), None)
         if message is None:

@@ -11,7 +11,7 @@ from pydantic_core import to_json
 
 from operad.runtime.evaluation.cases import MOST_ISSUES, Case, CasesLike, Dataset
 from operad.runtime.evaluation.measurement import JudgedCase, Measurement, labelled
-from operad.runtime.evaluation.store import process_concurrently, stored_results
+from operad.runtime.evaluation.results import process_concurrently, stored_results
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function
 from operad.runtime.graph.operator import OperatorGraph

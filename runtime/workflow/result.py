@@ -12,10 +12,9 @@ from typing_extensions import TypeVar
 from operad.runtime.graph.edges import AwelNode, Step, Streaming
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import AnswerError, InputError, did_you_mean, shorten
-from operad.runtime.values.fault import Fault
+from operad.runtime.values.fault import Fault, status_text
 from operad.runtime.values.message import Usage, WorkflowMessage, WorkflowStatus, message_html
 from operad.runtime.values.own import own
-from operad.runtime.values.verdict_text import status_text
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")

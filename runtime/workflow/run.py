@@ -41,14 +41,11 @@ class Run:
     that runs again goes on from its earlier outcome, if what it receives has not changed.
 
     Args:
-        call: The input of the run.
-        log: Event log of the run.
         outer: The operator that contains the run; None for an outermost run.
         prefix: The path of that operator.
         insights: Insights of earlier runs.
 
     Attributes:
-        log: Event log of the run.
         job: The job.
         insights: Insights of earlier runs, if any.
         outer: The operator that contains the run; None for an outermost run.

@@ -24,7 +24,6 @@ def check_start(
     """Check an outermost run before it starts.
 
     Args:
-        call: The input of the run.
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
         has_workers: True if workers run the operators, with their own models.
 
@@ -159,9 +158,6 @@ def _check_models(build: Build, reasoner: Reasoner, unfinished: Collection[BaseO
 
     Args:
         unfinished: The operators and evaluators that a stored run has not finished; None for all.
-
-    Raises:
-        InputError: A model is not configured, and the error says what to write in Python; or a model is too small.
     """
     try:
         if asking := build.may_ask if unfinished is None else unfinished:

@@ -34,7 +34,6 @@ from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
 from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
-from operad.server.api.replies import error_reply, json_reply
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs, ending_error
 from operad.server.api.seen_runs import SeenRuns, caller_of
@@ -42,7 +41,7 @@ from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import Guard
 from operad.server.keys import Key
 from operad.server.page_headers import HEADERS, content_policy
-from operad.server.problems import ErrorReply, RefusedError, faults_error
+from operad.server.problems import ErrorReply, RefusedError, error_reply, faults_error, json_reply
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -130,7 +129,6 @@ class Serving:
     Args:
         keys: Accepted keys, or their texts; empty to require no key.
         hosts: Hosts that requests may name; None for any.
-        bounds: Limits of the server.
         origins: Origins, other than its own, whose pages may use the server.
 
     Attributes:

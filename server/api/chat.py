@@ -16,12 +16,11 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import ChatRequest, answered_run, faults_of, read_conversation
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
-from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
-from operad.server.problems import RefusedError, refuse_faults
+from operad.server.problems import RefusedError, json_reply, refuse_faults
 from operad.server.streams import EventStream, reply_after
 
 _STARTED = int(time.time())

@@ -20,10 +20,10 @@ from operad.operators.variables import VariableType
 from operad.runtime import events
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
+from operad.runtime.values.fault import finding_lines, verdict_text
 from operad.runtime.values.typed_answers import describe_answer
 from operad.runtime.values.valid_json import to_text
 from operad.runtime.values.value import Value
-from operad.runtime.values.verdict_text import finding_lines, verdict_text
 from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault

@@ -17,13 +17,12 @@ from operad.runtime.values.message import Usage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
-from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun, State
 from operad.server.api.webhooks import METHODS as WEBHOOK_METHODS
 from operad.server.api.webhooks import webhook_inputs, webhook_response
-from operad.server.problems import RefusedError
+from operad.server.problems import RefusedError, json_reply
 from operad.server.streams import EventStream
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"

@@ -17,12 +17,11 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import WITH_TEXT, RoleAndText, answer_question, answered_run, not_text, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, RUN_ID, operation_id, refusals
-from operad.server.api.replies import json_reply
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
-from operad.server.problems import RefusedError, refuse_faults
+from operad.server.problems import RefusedError, json_reply, refuse_faults
 from operad.server.streams import EventStream, reply_after
 
 # Types of the responses API: requests, inputs and answers as OpenAI's protocol names them.
@@ -264,11 +263,7 @@ async def _run_for(runs: SeenRuns, body: ResponseRequest) -> tuple[ServedRun, st
 
 
 def _conversation(run: ServedRun) -> tuple[Turn, ...]:
-    """Return the turns up to the end of a run, including its own.
-
-    Raises:
-        RefusedError: The run has not ended, or has no result.
-    """
+    """Return the turns up to the end of a run, including its own."""
     turns = (*run.job.turns, Turn(role="user", text=run.job.goal))
     if run.questions:
         return turns
@@ -279,11 +274,7 @@ def _conversation(run: ServedRun) -> tuple[Turn, ...]:
 
 
 async def _find_run(runs: SeenRuns, response_id: str, param: str) -> ServedRun:
-    """Return the run of a response.
-
-    Raises:
-        RefusedError: No response has the id.
-    """
+    """Return the run of a response."""
     if response_id.startswith(PREFIX):
         try:
             return await runs.find(response_id.removeprefix(PREFIX))

@@ -84,11 +84,9 @@ class Runs:
 
     Args:
         offers: Experts by name.
-        bounds: Limits of the server.
 
     Attributes:
         offers: Experts by name.
-        bounds: Limits of the server.
         ending: True if no more runs are started.
     """
 

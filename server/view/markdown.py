@@ -12,12 +12,11 @@ from typing import Any
 
 from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace, answer_text
-from operad.runtime.values.fault import Fault
+from operad.runtime.values.fault import Fault, changed_lines, finding_lines, reason_in
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.mermaid import Flowchart
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
-from operad.runtime.values.verdict_text import changed_lines, finding_lines, reason_in
 
 MOST_ROWS = 100
 MOST_IN_PICTURE = 100

@@ -54,7 +54,6 @@ def details(trace: Trace, of: int | None = None) -> dict[int, dict[str, Any]]:
     """Return the details of spans that have any, by their ids.
 
     Args:
-        trace: The run.
         of: Only this span with its own attempts, pauses, calls, questions, and the items of a map; None
             for all spans.
     """

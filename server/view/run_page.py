@@ -42,7 +42,6 @@ class RunPage:
     """The page of one run, or of consecutive runs.
 
     Args:
-        source: Source of the run's events.
         metrics: Metrics for Prometheus at `metrics`; None for none.
         titles: Titles of operators by their ids; others are shown by their ids.
 

@@ -168,7 +168,6 @@ class _Guard:
     """Middleware that rejects requests without the token, and requests from pages of other sites.
 
     Args:
-        app: The application.
         token: First part of the path.
     """
 

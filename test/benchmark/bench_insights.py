@@ -24,10 +24,10 @@ from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import BuiltinWorkflow, Insights, Job, Task, WorkflowMessage, WorkflowStatus
 from operad.runtime.knowledge.insights import SIMILAR
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import ScriptedReasoner
+from operad.runtime.values.words import similarity
 
 OPERATORS = ("outline", "write")
 

@@ -1,6 +1,6 @@
 """Jobs as people write them: families that share a pitfall, and jobs of no family.
 
-The weights of `operad.runtime.knowledge.similarity` and the threshold of `operad.runtime.knowledge.insights` were chosen
+The weights of `operad.runtime.values.words` and the threshold of `operad.runtime.knowledge.insights` were chosen
 on the first families; the families in `UNSEEN` were written afterwards. ``python test/benchmark/bench_insights.py
 --similarity`` shows both.
 """

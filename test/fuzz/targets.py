@@ -68,7 +68,6 @@ from operad.operators.variables import Selector, Text, Variables, VariableType, 
 from operad.runtime.knowledge.extract import chunks, extract, passages_of
 from operad.runtime.knowledge.insights import Experience, Insights
 from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache
@@ -81,7 +80,7 @@ from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
-from operad.runtime.values.words import words
+from operad.runtime.values.words import similarity, words
 
 platform.processor()  # openai asks it, and it starts a program: once, and before that is watched
 

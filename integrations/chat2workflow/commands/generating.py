@@ -15,7 +15,7 @@ from operad.flows.formats.chat2workflow import dump, load
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.chat2workflow.scores import Dataset, Subtask
 from operad.runtime.values.errors import InputError, InvalidError, OperatorError
-from operad.runtime.values.result_lines import add_line
+from operad.runtime.values.json_lines import add_line
 
 Records = dict[str, dict[str, Any]]
 

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from functools import cache
 
 from operad.integrations.comfyui.formats.definitions import COMBO, Definitions, InputDefinition, NodeDefinition, accepts
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.values.text import shortened
+from operad.runtime.values.words import similarity
 
 BEST = 25
 """Number of classes to describe because the instruction uses their words."""

@@ -253,11 +253,7 @@ def _no_edge_error(source: Item, target: Part) -> InputError:
 
 
 def _chains_in(value: Any) -> Chains:
-    """Return the chains in a form's value: lists of names, and of ``{operator, port}``.
-
-    Raises:
-        InputError: The value has another form.
-    """
+    """Return the chains in a form's value: lists of names, and of ``{operator, port}``."""
     chains = [[_item_in(item) for item in list_of(chain)] for chain in list_of(value)]
     if not chains or not all(chains):
         raise InputError("workflow: give at least one chain, and at least one operator in each")

@@ -124,11 +124,7 @@ def node_alone(graph: NodeGraph, node_id: str, last: LastRun | None, services: S
 
 
 def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[Any], last: LastRun | None) -> None:
-    """Check that the last pass stored the variables that a node reads from the containers around it.
-
-    Raises:
-        InputError: A variable was not stored: only the item and the index of an iteration are, nothing of a loop.
-    """
+    """Check that the last pass stored the variables that a node reads from the containers around it."""
     for container in graph.around(node_id):
         stored = last.items[container].outputs if last and container in last.items else {}
         read = [each.selector.variable for each in node.references if each.selector.node == container]

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from operad import Fault
 from operad.cli import progress
-from operad.cli.display import LiveTable, PlainLines, display_on
+from operad.cli.follow import LiveTable, PlainLines, display_on
 from operad.cli.progress import Row, RunView, remarks_on
 from operad.cli.rounds import RoundLines
 from operad.runtime import SubJob, Usage, WorkflowMessage, WorkflowStatus

@@ -26,7 +26,7 @@ from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
-from operad.runtime.durable.steps import StoredStep
+from operad.runtime.durable.work_table import StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 
 STEPS = """

@@ -14,7 +14,7 @@ from operad.operators.builtin_tools import web_reader, wikipedia
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.operators.web.fetch import Guard
-from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
+from operad.operators.web.search import DuckDuckGo, SearxNG, Tavily
 from operad.runtime import Job
 from operad.runtime.models.model import Model
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from loose_reasoner import LooseReasoner
 
 from operad.evaluators import Evaluator
-from operad.evaluators.verdict_form import INSTRUCTION, VerdictForm
+from operad.evaluators.evaluator import INSTRUCTION, VerdictForm
 from operad.operators import Operator, OperatorConfig
 from operad.runtime import (
     AnswerError,

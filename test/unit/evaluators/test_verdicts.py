@@ -9,7 +9,7 @@ import pytest
 from loose_reasoner import LooseReasoner
 
 from operad import Evaluator, Job, Model, Operator, Workflow, operator
-from operad.evaluators.verdict_form import VerdictForm, VerdictReader, verdict_of
+from operad.evaluators.evaluator import VerdictForm, VerdictReader, verdict_of
 from operad.runtime import MonoModelReasoner, StepRecord, WorkflowMessage, WorkflowStatus
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.messages import Message

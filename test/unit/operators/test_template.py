@@ -2,7 +2,7 @@
 
 import pytest
 
-from operad.operators.template import LONGEST_IN_LINE, Template
+from operad.operators.instruction import LONGEST_IN_LINE, Template
 
 
 def filled(template, /, **values):

@@ -12,8 +12,7 @@ from pydantic import SecretStr, ValidationError
 from operad.cli import main as cli
 from operad.operators.mcp import McpTools, SseServer, StdioServer, StreamableHttpServer
 from operad.operators.web.fetch import FetchError, Guard, fetch
-from operad.operators.web.search import SerpApi
-from operad.operators.web.searches import Tavily
+from operad.operators.web.search import SerpApi, Tavily
 from operad.runtime.models.embedding import EmbeddingModel
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model

@@ -230,9 +230,9 @@ print(rounds())
 def test_a_fork_waits_for_the_transaction_of_an_sqlite_file_and_warns_of_one_that_lasts(program):
     code = """
 import logging
-from operad.runtime.durable import fork_guard
-fork_guard.FORK_SECONDS = 0.1
-from operad.runtime.durable.fork_guard import guard_forks
+from operad.runtime.durable import database
+database.FORK_SECONDS = 0.1
+from operad.runtime.durable.database import guard_forks
 from sqlalchemy import create_engine, text
 logging.basicConfig(stream=sys.stdout, format="%(message)s")
 engine = create_engine("sqlite:///plain.db")

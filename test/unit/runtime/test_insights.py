@@ -50,11 +50,10 @@ from operad.runtime.knowledge.insights import (
     relevant,
 )
 from operad.runtime.knowledge.run_insights import RunInsights
-from operad.runtime.knowledge.similarity import similarity
 from operad.runtime.reasoning.prompt import INSIGHTS_RULE, render
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.message import NO_USAGE
-from operad.runtime.values.words import words
+from operad.runtime.values.words import similarity, words
 
 ERROR, SUCCESS = WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.SUCCESS
 GOAL = "Write a SQL query on the orders table: revenue per month."

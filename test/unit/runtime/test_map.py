@@ -28,7 +28,7 @@ from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import BudgetError, FaultError, InputError, InvalidError, OperadError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.decorator import operator
+from operad.runtime.workflow.function import operator
 from operad.runtime.workflow.map import ItemError, Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 

@@ -24,7 +24,7 @@ from operad.runtime.events import (
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import FaultError, InvalidError, OperatorError
 from operad.runtime.values.message import Job, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.decorator import operator as step
+from operad.runtime.workflow.function import operator as step
 from operad.runtime.workflow.map import Map
 from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 

@@ -9,7 +9,7 @@ from answer_forms import faults, parsed, validate
 from operad.operators import Operator
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.values.answer_slips import MAX_SLIPS
+from operad.runtime.values.answer_json import MAX_SLIPS
 from operad.runtime.values.errors import AnswerError, InvalidError
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import MAX_ANSWER, AnswerSchema, SchemaMismatch

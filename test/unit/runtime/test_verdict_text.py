@@ -1,7 +1,7 @@
 """Verdicts as people read them."""
 
 from operad import Fault, WorkflowStatus
-from operad.runtime.values.verdict_text import (
+from operad.runtime.values.fault import (
     LONGEST_CHANGE,
     LONGEST_QUOTE,
     MOST_CHANGES,

@@ -6,8 +6,7 @@ import traceback
 import pytest
 from pydantic import SecretStr
 
-from operad.operators.web.search import SearchResult
-from operad.operators.web.searches import DuckDuckGo, SearxNG, Tavily
+from operad.operators.web.search import DuckDuckGo, SearchResult, SearxNG, Tavily
 from operad.runtime.values.errors import FetchError
 
 KEY = "tvly-0123456789abcdef"

@@ -20,7 +20,7 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from operad.runtime.durable import file_folder, remote_files
+from operad.runtime.durable import file_folder, file_store
 from operad.runtime.durable.file_folder import GRACE_SECONDS
 from operad.runtime.durable.file_store import FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
@@ -380,7 +380,7 @@ def test_a_kind_of_address_whose_package_is_missing_says_what_to_install():
 
 
 def test_without_fsspec_a_remote_store_names_the_extra(monkeypatch):
-    monkeypatch.setattr(remote_files, "find_spec", lambda _: None)
+    monkeypatch.setattr(file_store, "find_spec", lambda _: None)
     text = error_of(lambda: FileStore("s3://user:secret@bucket/runs"), MissingExtraError)
     assert text == "s3://bucket/runs: needs the package fsspec: pip install 'operad[durable]'"
 

@@ -11,12 +11,12 @@ import pytest
 
 pytest.importorskip("sqlalchemy")
 
-from operad.runtime.durable import notifications, outcome_waiter
+from operad.runtime.durable import dispatch, notifications
 from operad.runtime.durable.database import Database
 from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.dispatch import Waiting
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.notifications import Listener, channel_of
-from operad.runtime.durable.outcome_waiter import Waiting
 
 RENDEZVOUS = 30.0
 
@@ -133,7 +133,7 @@ async def ended(outcome):
 
 
 async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(dispatch, "SAFETY_LOOK", 1000.0)
     with waits.expecting("a") as first, waits.expecting("b"):
         outcomes.ended = {"a", "b"}
         waits._hear("a")
@@ -142,7 +142,7 @@ async def test_an_outcome_that_is_announced_is_the_only_one_looked_for(waits, ou
 
 
 async def test_work_that_was_requested_before_is_looked_for_at_once(waits, outcomes, monkeypatch):
-    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(dispatch, "SAFETY_LOOK", 1000.0)
     outcomes.ended = {"a"}
     with waits.expecting("a", perhaps_ended=True) as outcome:
         assert await ended(outcome) == "outcome of a"
@@ -154,7 +154,7 @@ async def test_an_outcome_that_is_not_announced_is_found_by_the_next_look_at_all
 ):
     waits._listener.listening = listening
     for name in ("SAFETY_LOOK", "LOOK"):
-        monkeypatch.setattr(outcome_waiter, name, 0.05 if name == pause else 1000.0)
+        monkeypatch.setattr(dispatch, name, 0.05 if name == pause else 1000.0)
     with waits.expecting("a") as outcome:
         assert await asyncio.to_thread(outcomes.looks.get) == {"a"}
         outcomes.ended = {"a"}
@@ -162,8 +162,8 @@ async def test_an_outcome_that_is_not_announced_is_found_by_the_next_look_at_all
 
 
 async def test_an_outcome_that_cannot_be_read_is_read_again(outcomes, monkeypatch):
-    monkeypatch.setattr(outcome_waiter, "SAFETY_LOOK", 1000.0)
-    monkeypatch.setattr(outcome_waiter, "LOOK", 0.01)
+    monkeypatch.setattr(dispatch, "SAFETY_LOOK", 1000.0)
+    monkeypatch.setattr(dispatch, "LOOK", 0.01)
     failures = [OSError("gone")]
 
     def read(ids):

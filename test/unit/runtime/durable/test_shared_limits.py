@@ -26,10 +26,9 @@ from operad.runtime import (
     Timeout,
 )
 from operad.runtime.durable import Ledger, Served, Worker
-from operad.runtime.durable.counted_calls import CountedCalls
 from operad.runtime.durable.database import Database
 from operad.runtime.durable.database_names import database_url
-from operad.runtime.durable.shared_limits import LimitsInDatabase
+from operad.runtime.durable.shared_limits import CountedCalls, LimitsInDatabase
 from operad.runtime.durable.store import Store
 from operad.runtime.models.model import Model
 from operad.runtime.policies.limits import LONGEST_HOLD_OFF, WINDOW, Limiter, Limits
