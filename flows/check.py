@@ -26,7 +26,7 @@ from operad.operators.variables import (
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError, Issue, shorten
-from operad.runtime.values.hints import Hints
+from operad.runtime.values.near_names import Hints
 
 T = VariableType
 NodeType = type[NodeOperator[Any]]

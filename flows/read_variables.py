@@ -13,7 +13,7 @@ from operad.operators.operator import Operator
 from operad.operators.variables import Selector, VariableType
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.values.hints import Hints
+from operad.runtime.values.near_names import Hints
 from operad.runtime.workflow.map import Map
 
 T = VariableType

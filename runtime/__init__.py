@@ -13,12 +13,11 @@ if TYPE_CHECKING:
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
-    from operad.runtime.graph.call import OperatorCall
+    from operad.runtime.graph.call import OperatorCall, RunOptions, StreamOptions
     from operad.runtime.graph.chat2graph import Executable
     from operad.runtime.graph.edges import Port, Take
     from operad.runtime.graph.graph import WorkflowGraph
     from operad.runtime.graph.operator import BaseOperator
-    from operad.runtime.graph.run_input import RunOptions, StreamOptions
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.insights import Insights, KeptInsight
     from operad.runtime.knowledge.knowledge import Insight, Knowledge, KnowledgeBase, Passage
@@ -173,13 +172,12 @@ _HOMES = {
         "workflow.chat": "Chat",
         "workflow.chat_store": "ChatStore KeptChat",
         "workflow.function": "FunctionOperator Take operator",
-        "graph.call": "OperatorCall",
+        "graph.call": "OperatorCall RunOptions StreamOptions",
         "graph.chat2graph": "Executable",
         "graph.edges": "Port",
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
         "workflow.evaluate": "EvaluationOptions",
-        "graph.run_input": "RunOptions StreamOptions",
         "workflow.run_handle": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",

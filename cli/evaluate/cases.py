@@ -19,7 +19,10 @@ from operad.cli.tables import Report, show
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.evaluators import Evaluator
-from operad.runtime.evaluation import Comparison, Dataset, EvaluationReport, contains, equals
+from operad.runtime.evaluation.cases import Dataset
+from operad.runtime.evaluation.comparison import Comparison
+from operad.runtime.evaluation.report import EvaluationReport
+from operad.runtime.evaluation.scorers import contains, equals
 from operad.runtime.evaluation.tables import measurement_tables, report_tables
 from operad.runtime.values.errors import InputError, describe, did_you_mean
 from operad.runtime.values.text import printable

@@ -7,7 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from operad.runtime.events import Event
-from operad.runtime.graph.run_input import JobLike, ReasonerLike
+from operad.runtime.graph.call import JobLike, ReasonerLike
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError

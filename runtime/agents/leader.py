@@ -13,9 +13,8 @@ from operad.runtime.agents.agent import Agent, Expert, Profile, check_kinds
 from operad.runtime.agents.job_graph import JobGraph
 from operad.runtime.agents.split import Splitter
 from operad.runtime.events.journal import once
-from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.call import OperatorCall, ReasonerLike
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.deadline import ended
 from operad.runtime.policies.policy import Budget, causes, check_positive
 from operad.runtime.reasoning.reasoner import Reasoner

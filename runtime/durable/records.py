@@ -47,7 +47,7 @@ from operad.runtime.durable.store import Store
 from operad.runtime.durable.work_table import StepTable, StoredStep, batched, kept_step
 from operad.runtime.events import CANCELLED as IT_WAS_CANCELLED
 from operad.runtime.events import Event, RunFailed
-from operad.runtime.graph.run_input import new_answers
+from operad.runtime.graph.call import new_answers
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.questions import Question, check_answers

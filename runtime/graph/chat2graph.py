@@ -11,8 +11,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.run_input import JobLike, ReasonerLike
+from operad.runtime.graph.call import JobLike, OperatorCall, ReasonerLike
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job, WorkflowMessage

@@ -12,8 +12,8 @@ from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.graph.schedule import Join, Plan, Ports, children_of, reachable
 from operad.runtime.policies.policy import Policy
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.hints import Hints
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.near_names import Hints
 
 if TYPE_CHECKING:
     from networkx import DiGraph

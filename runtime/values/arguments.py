@@ -7,7 +7,8 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
-from operad.runtime.values.base_errors import InputError, did_you_mean
+from operad.runtime.values.base_errors import InputError
+from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.text import shortened
 
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from operad.runtime.values.error_copies import copied, reduced
-from operad.runtime.values.near_names import near_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +110,6 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OperadError):
         return str(error)
     return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
-
-
-def did_you_mean(name: str, known: Iterable[str]) -> str:
-    """Return ``" (did you mean 'x'?)"`` for the nearest known name, or an empty string."""
-    nearest = near_name(name, known)
-    return f" (did you mean {nearest!r}?)" if nearest else ""
 
 
 def shorten(names: Sequence[str], most: int = 8) -> str:

@@ -17,8 +17,9 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
-from operad.runtime.values.base_errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.base_errors import InputError, InvalidError, Issue
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.yaml_faults import syntax_issue, with_excerpt
 
 MAX_BYTES = 4 * 2**20

@@ -34,12 +34,12 @@ from operad.runtime.values.base_errors import (
     Issue,
     OperadError,
     describe,
-    did_you_mean,
     shorten,
 )
 from operad.runtime.values.error_copies import combined
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import Usage, WorkflowMessage
+from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.questions import Question
 
 __all__ = [

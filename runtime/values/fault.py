@@ -8,7 +8,7 @@ from difflib import SequenceMatcher
 from enum import Enum
 from functools import cached_property
 
-from operad.runtime.values.base_errors import did_you_mean
+from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.text import short_line, shortened
 from operad.runtime.values.value import Value
 

@@ -9,7 +9,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from operad.runtime.values.base_errors import InvalidError, Issue, did_you_mean
+from operad.runtime.values.base_errors import InvalidError, Issue
+from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import APPROVAL
 from operad.runtime.values.value import Value

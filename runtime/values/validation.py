@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
-from operad.runtime.values.base_errors import did_you_mean
+from operad.runtime.values.near_names import did_you_mean
 
 _REQUIREMENTS: Mapping[str, str] = {
     "bool_parsing": "must be true or false",

@@ -12,9 +12,8 @@ from typing import Any
 from operad.runtime.events import RunInProgress, TokenStreamed, current_scope, emit
 from operad.runtime.graph.awel import AwelRunner, AwelTask, run_task
 from operad.runtime.graph.awel import BaseOperator as AwelBase
-from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.call import OperatorCall, job_of
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.run_input import job_of
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import slug
 from operad.runtime.values.message import Job, WorkflowMessage

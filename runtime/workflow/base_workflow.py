@@ -21,7 +21,7 @@ from operad.runtime.events import Listener, RunLog, Scope, current_scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
 from operad.runtime.graph.build import Build, Engine
-from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.call import JobLike, OperatorCall, ReasonerLike, RunOptions, job_of, one_of
 from operad.runtime.graph.chart import chart
 from operad.runtime.graph.chat2graph import Executable, ExecutesJobs
 from operad.runtime.graph.edges import (
@@ -44,7 +44,6 @@ from operad.runtime.graph.edges import (
 from operad.runtime.graph.engines import EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.graph import WorkflowGraph, read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
-from operad.runtime.graph.run_input import JobLike, ReasonerLike, RunOptions, job_of, one_of
 from operad.runtime.graph.schedule import Join, Plan, Ports
 from operad.runtime.knowledge.insights import Insights
 from operad.runtime.knowledge.run_insights import RunInsights

@@ -28,11 +28,11 @@ from operad.runtime.evaluation.results import (
 )
 from operad.runtime.evaluation.scorers import equals
 from operad.runtime.events import Event, current_scope
+from operad.runtime.graph.call import ReasonerLike
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, is_executable
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.run_input import ReasonerLike
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import refuse_unknown, short_repr

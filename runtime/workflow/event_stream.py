@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.run_input import answers_of
+from operad.runtime.graph.call import answers_of
 from operad.runtime.values.errors import (
     InputError,
     InvalidError,

@@ -11,7 +11,7 @@ from typing_extensions import TypeVar
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.run_input import answers_of, new_answers
+from operad.runtime.graph.call import answers_of, new_answers
 from operad.runtime.policies.deadline import ended
 from operad.runtime.values.errors import InputError, PausedError
 from operad.runtime.values.json_like import JsonLike

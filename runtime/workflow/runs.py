@@ -12,10 +12,9 @@ from typing import Any, Protocol, cast
 from pydantic import JsonValue
 
 from operad.runtime.events import Event
-from operad.runtime.graph.call import OperatorCall
+from operad.runtime.graph.call import OperatorCall, answers_of, new_answers
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.graph.run_input import answers_of, new_answers
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, did_you_mean

@@ -12,6 +12,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Event, Listener
 from operad.runtime.events.stream import Buffer
+from operad.runtime.graph.call import JobLike, ReasonerLike, RunOptions, StreamOptions
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import (
     After,
@@ -25,7 +26,6 @@ from operad.runtime.graph.edges import (
     predecessors,
 )
 from operad.runtime.graph.engines import INSTALL_AWEL
-from operad.runtime.graph.run_input import JobLike, ReasonerLike, RunOptions, StreamOptions
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of

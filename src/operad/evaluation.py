@@ -6,24 +6,13 @@ report = flow.evaluate([Case("moon", job="Is this so? The moon has air.", expect
 report.assert_passed()
 """
 
-from operad.runtime.evaluation import (
-    Case,
-    Comparison,
-    Dataset,
-    Difference,
-    EvaluationReport,
-    EvaluatorResult,
-    EvaluatorSummary,
-    JudgedCase,
-    Measurement,
-    OperatorSummary,
-    OperatorUse,
-    ReportCase,
-    Share,
-    case_of,
-    contains,
-    equals,
-)
+from operad.runtime.evaluation.cases import Case, Dataset
+from operad.runtime.evaluation.comparison import Comparison, Difference
+from operad.runtime.evaluation.measurement import JudgedCase, Measurement, Share
+from operad.runtime.evaluation.recording import case_of
+from operad.runtime.evaluation.report import EvaluationReport, EvaluatorSummary, OperatorSummary
+from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, ReportCase
+from operad.runtime.evaluation.scorers import contains, equals
 
 __all__ = [
     "Case",

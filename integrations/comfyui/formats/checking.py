@@ -37,7 +37,7 @@ from operad.integrations.comfyui.formats.written import (
     ui_of,
 )
 from operad.runtime.values.errors import InvalidError, Issue, shorten
-from operad.runtime.values.hints import Hints
+from operad.runtime.values.near_names import Hints
 from operad.runtime.values.text import shortened
 
 _FILE_SUFFIX = re.compile(r"\.[A-Za-z]\w{1,11}$")

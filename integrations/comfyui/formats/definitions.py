@@ -9,7 +9,7 @@ from typing import Any
 from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
-from operad.runtime.values.hints import Hints
+from operad.runtime.values.near_names import Hints
 
 MAX_CLASSES = 50_000
 """Maximum number of classes that are read; servers with hundreds of custom nodes have about 10,000."""

@@ -17,7 +17,7 @@ from operad.flows.repair.state import Repair
 from operad.integrations.comfyui.formats import Definitions, InputDefinition, NodeDefinition, check
 from operad.integrations.comfyui.formats.definitions import COMBO, accepts
 from operad.integrations.comfyui.formats.written import NAME
-from operad.runtime.values.hints import MOST_COMPARED
+from operad.runtime.values.near_names import MOST_COMPARED
 
 _CLASS_CUTOFF, _INPUT_CUTOFF, _OPTION_CUTOFF = 0.75, 0.6, 0.8
 """Minimum similarity, from 0 to 1, of a name to the class, input or option that replaces it."""

@@ -7,8 +7,8 @@ from typer.testing import CliRunner
 
 from operad import Operator, Workflow
 from operad.cli.main import app
+from operad.evaluation import Dataset
 from operad.runtime.durable import Ledger
-from operad.runtime.evaluation import Dataset
 from operad.testing import ScriptedModel
 
 

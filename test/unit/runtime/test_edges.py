@@ -5,7 +5,7 @@ from fake_operators import Do, Echo
 
 from operad import InputError, Operator, Workflow, operator
 from operad.runtime import BuiltinWorkflow, InvalidError, Map
-from operad.runtime.values import base_errors, hints
+from operad.runtime.values import near_names
 
 
 def first(text: str) -> str:
@@ -102,12 +102,12 @@ def test_an_unknown_id_is_an_issue_with_near_names():
 
 def test_near_names_of_many_unknown_ids_are_looked_for_in_bounded_work(monkeypatch):
     compared = []
-    monkeypatch.setattr(base_errors, "near_name", lambda name, known: compared.append(len(known)) or "")
+    monkeypatch.setattr(near_names, "near_name", lambda name, known: compared.append(len(known)) or "")
     flow = BuiltinWorkflow()
     for number in range(2_000):
         flow.add_operator(Do(f"step{number}"), previous_ops=[f"stop{number}"])
     assert sum(issue.code == "unknown-operator" for issue in flow.graph().check()) == 2_000
-    assert 0 < sum(compared) <= hints.MOST_COMPARED
+    assert 0 < sum(compared) <= near_names.MOST_COMPARED
 
 
 def test_a_chain_is_added_after_others():

@@ -11,7 +11,7 @@ from forked import OPERAD_COMMAND
 from typer.testing import CliRunner
 
 from operad.cli.main import app
-from operad.runtime.evaluation import EvaluationReport
+from operad.evaluation import EvaluationReport
 from operad.testing import Hang, Say, ScriptedModel
 
 EXPERT = """

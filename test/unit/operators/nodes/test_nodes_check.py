@@ -16,7 +16,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime import InvalidError
-from operad.runtime.values import base_errors, hints
+from operad.runtime.values import near_names
 
 START = ("1", "start", {"variables": [["x", "string"], ["xs", "array[string]"], ["f", "file"], ["n", "number"]]})
 TEXT = ("2", "template-transform", {"variables": [["x", ["x", "1"]]], "template": "{{ x }}"})
@@ -869,7 +869,7 @@ def test_the_types_of_the_format_are_twenty():
 
 def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkeypatch):
     compared = []
-    monkeypatch.setattr(base_errors, "near_name", lambda name, known: compared.append(len(list(known))) or "")
+    monkeypatch.setattr(near_names, "near_name", lambda name, known: compared.append(len(list(known))) or "")
     count = 2_000
     nodes = [
         NodeSpec(f"n{number}", "llm", {"system": "", "user": f"{{{{#m{number}.text#}}}}"}) for number in range(count)
@@ -880,7 +880,7 @@ def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkey
     issues = check(NodeGraph(nodes, edges), NODE_TYPES)
     assert sum(issue.code == "undefined-node" for issue in issues) == count
     assert sum(issue.code == "undefined-variable" for issue in issues) == count
-    assert 0 < sum(compared) <= hints.MOST_COMPARED
+    assert 0 < sum(compared) <= near_names.MOST_COMPARED
     assert max(len(issue.message) for issue in issues) < 2_000
 
 

@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad import InputError, InvalidError, Job
-from operad.runtime.evaluation import Case, Dataset
+from operad.evaluation import Case, Dataset
 from operad.runtime.values.arguments import ArgumentError
 
 

@@ -18,8 +18,8 @@ from operad import (
     operator,
     tool,
 )
+from operad.evaluation import Case, EvaluationReport, contains, equals
 from operad.runtime.durable import Ledger
-from operad.runtime.evaluation import Case, EvaluationReport, contains, equals
 from operad.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 
 ACCEPTED = {"evaluation": "Fine.", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}

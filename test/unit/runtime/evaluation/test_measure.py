@@ -5,7 +5,7 @@ import json
 import pytest
 
 from operad import Evaluator, InvalidError, Operator, Workflow
-from operad.runtime.evaluation import Case
+from operad.evaluation import Case
 from operad.runtime.workflow.measure import measure
 from operad.testing import Say, ScriptedModel, ScriptedReasoner
 

@@ -5,8 +5,8 @@ import json
 import pytest
 
 from operad import Evaluator, Operator, Workflow, tool
+from operad.evaluation import Case, Dataset, case_of
 from operad.runtime.durable import Ledger
-from operad.runtime.evaluation import Case, Dataset, case_of
 from operad.testing import CallTools, LeftoverStepsError, Recorded, Say, ScriptedModel
 
 

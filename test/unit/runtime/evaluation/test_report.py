@@ -3,7 +3,7 @@
 import pytest
 
 from operad import Fault, InputError
-from operad.runtime.evaluation import EvaluationReport, EvaluatorResult, OperatorUse, ReportCase
+from operad.evaluation import EvaluationReport, EvaluatorResult, OperatorUse, ReportCase
 from operad.runtime.evaluation.comparison import difference
 from operad.runtime.values.message import Usage, WorkflowStatus
 
