@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.format import Format, Greeting, foreign
+from operad.flows.formats.overlay import apply_difference
 from operad.flows.formats.shapes import Fields, fields_of, list_of, texts_of
 from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
@@ -34,7 +35,6 @@ from operad.integrations.dify.layout import GAP, HEIGHT, WIDTH
 from operad.integrations.dify.names import OUTSIDE, fits_text
 from operad.integrations.dify.nodes import MAPPED
 from operad.integrations.dify.nodes.flow import INPUTS
-from operad.integrations.dify.overlay import apply_difference
 from operad.integrations.dify.read import as_app, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
 from operad.integrations.dify.write import EXTRA, Writer, kept, plain, values_of

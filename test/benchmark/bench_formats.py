@@ -120,7 +120,7 @@ def chat2workflow(data: Path) -> Iterator[Row]:
 
 def comfyui(data: Path, definitions: Definitions) -> Iterator[Row]:
     """Convert files of ComfyUI's page, and compare them with what a real server received."""
-    page, server, code = formats(definitions)
+    page, server, code, _ = formats(definitions)
     same, to_server, back, through = (
         Row("comfyui → same"),
         Row("comfyui → comfyui-api, as a server took it"),
@@ -160,7 +160,7 @@ def worfbench(data: Path) -> Iterator[Row]:
 
 def templates(folder: Path, definitions: Definitions) -> Iterator[Row]:
     """Convert and check all templates: page → server → code → server."""
-    page, server, code = formats(definitions)
+    page, server, code, _ = formats(definitions)
     same, back = Row("templates: comfyui → same"), Row("templates: comfyui → api → code → api")
     began, issues, nodes = perf_counter(), 0, 0
     odd: list[str] = []

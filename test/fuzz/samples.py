@@ -101,7 +101,7 @@ def _of_formats(name: str) -> Iterator[bytes]:
             yield FORMATS[name].dump(FORMATS["comfyui"].load(_page(), "fuzz"))
             yield from files("comfyui/api/*.json")
         case "comfyui-code":
-            ui, _, code = formats(definitions())
+            ui, _, code, _ = formats(definitions())
             yield from (code.dump(ui.load(page, "fuzz")) for page in of_format("comfyui"))
         case _:
             pass
