@@ -401,10 +401,12 @@ class Checker:
         return inside and (where, selector) in node.results
 
     def _check_result(self, node_id: str, where: str, selector: Selector) -> None:
-        """Check a variable that a container takes its results from: the node must run inside the container."""
+        """Check a variable that a container takes its results from: of a node inside the container, or its own inside."""
         spec = self._by_id.get(selector.node)
         if spec is None:
             self._report("undefined-node", f"{where}: {self._missing(selector.node)}", node_id)
+        elif selector.node == node_id:
+            self._check_variable(node_id, Reference(where, selector, tuple(VariableType)), self.inner[node_id])
         elif spec.parent != node_id:
             self._report("outside-body", f"{where}: {selector.node!r} does not run inside {node_id!r}", node_id)
         elif (outputs := self.outputs.get(selector.node)) is not None:
