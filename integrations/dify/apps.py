@@ -29,7 +29,8 @@ def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
     """Yield the features of such an app that its graph in Operad would lack, as error messages."""
     config = fields_of(root.get("model_config"))
     datasets = each_of(fields_of(fields_of(config.get("dataset_configs")).get("datasets")).get("datasets"))
-    if any(fields_of(each.get("dataset")).get("enabled") for each in datasets):
+    tools = each_of(fields_of(config.get("agent_mode")).get("tools"))  # older files list knowledge among the tools
+    if any(fields_of(each.get("dataset")).get("enabled") for each in [*datasets, *tools]):
         yield (
             "model_config.dataset_configs: the app searches knowledge before it answers, which only a graph does here; "
             "build a workflow in Dify with a knowledge-retrieval node, and export that"
@@ -169,12 +170,17 @@ def _changed_agent(config: Fields, old: Fields, new: Fields) -> Fields:
     if "tools" in values:
         known = {each.get("tool_name"): each for each in each_of(mode.get("tools"))}
         names = [text_of(each.get("tool_name")) for each in each_of(values["tools"])]
-        off = [each for each in each_of(mode.get("tools")) if each.get("enabled", True) is not True]
+        off = [each for each in each_of(mode.get("tools")) if not _is_on(each)]
         mode = {**mode, "tools": [*(known.get(name) or _new_tool(name) for name in names), *off]}
     if old.get("agent_strategy_name") != new.get("agent_strategy_name"):
         is_react = "react" in text_of(new.get("agent_strategy_name")).lower()
         mode = {**mode, "strategy": "react" if is_react else "function_call"}
     return {**config, "agent_mode": mode} if mode != config.get("agent_mode") else config
+
+
+def _is_on(tool: Fields) -> bool:
+    """Return True for a tool that the agent has: not for one that is off, or a knowledge base that is."""
+    return tool.get("enabled", True) is True and not isinstance(tool.get("dataset"), dict)
 
 
 def _new_tool(name: str) -> Fields:
@@ -251,7 +257,7 @@ def _model_data(config: Fields, is_chat: bool) -> Fields:
 
 def _agent_data(config: Fields) -> Fields:
     mode = fields_of(config.get("agent_mode"))
-    tools = [each for each in each_of(mode.get("tools")) if each.get("enabled", True) is True]
+    tools = [each for each in each_of(mode.get("tools")) if _is_on(each)]
     strategy = _strategy(config)
     params = {
         "model": {"type": "constant", "value": config.get("model")},

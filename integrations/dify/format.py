@@ -309,7 +309,7 @@ def is_it(data: bytes) -> bool:
 
 
 _KEYS_OF_OTHERS = re.compile(
-    rb"""^operad\b|["']?(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""^operad\b|["']?\b(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:"""
     rb"""|["'](inputParams|inputAnchors|[a-zA-Z]+Agentflow)["']""",
     re.MULTILINE,
 )

@@ -10,6 +10,7 @@ from operad.flows.edit import AddNode, Connect, SetParam, apply
 from operad.flows.formats.remarks import greeting_of, remarks_of
 from operad.flows.formats.table import FORMATS
 from operad.integrations.dify.format import DIFY
+from operad.runtime.values.errors import InvalidError
 
 FORM = [
     {"text-input": {"label": "Tone", "variable": "tone", "required": True, "max_length": 48}},
@@ -177,3 +178,17 @@ def test_a_chat_that_takes_files_shows_them_to_its_model():
     graph = DIFY.load(text_of(given))
     assert graph.by_id["model"].params["files"] == [["sys.files", "start"]]
     assert written(graph) == given
+
+
+def test_knowledge_among_the_tools_of_an_older_agent_is_refused_and_left_out_if_it_is_off():
+    def written(is_on):
+        dataset = {"dataset": {"enabled": is_on, "id": "d1"}}
+        mode = {"enabled": True, "strategy": "react", "tools": [TOOL, dataset]}
+        return yaml.safe_dump(app("agent-chat", agent_mode=mode)).encode()
+
+    with pytest.raises(InvalidError) as error:
+        DIFY.load(written(True))
+    assert [each.code for each in error.value.issues] == ["format"]
+    graph = DIFY.load(written(False))
+    assert DIFY.check(graph) == []
+    assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(written(False))

@@ -733,6 +733,9 @@ def test_the_format():
     assert (DIFY.name, DIFY.suffix) == ("dify", ".dify.yml")
     assert not is_it(b'{"nodes_info": [], "edges": []}')
     assert not is_it(b"kind: Pod\nworkflow: x\n")
+    node = b"- {id: a, data: {type: llm, model: {completion_params: {}}}}"
+    assert is_it(b"edges:\n- {source: s, target: a}\nnodes:\n" + node)
+    assert not is_it(b"edges:\n- {source: s, target: a}\nnodes:\n" + node.replace(b"completion_params", b"params"))
     assert needed_plugin("start") == ""
 
 
