@@ -69,7 +69,7 @@ def is_it(data: bytes) -> bool:
     """Return True if a file has the keys of such a file, no key of another format, and no list of tasks as its nodes."""
     keys = re.findall(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", data[:MAX_BYTES], re.MULTILINE)
     return b"nodes" in keys and not re.search(
-        rb"^(schema_version|kind|version|app)[ \t]*:|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
+        rb"^(schema_version|kind|version|app|viewport)[ \t]*:|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
         data[:MAX_BYTES],
         re.MULTILINE,
     )

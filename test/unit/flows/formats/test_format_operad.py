@@ -237,6 +237,7 @@ def test_an_order_that_does_not_fit_is_not_heeded():
 def test_files_are_told_apart():
     assert is_it(WRITTEN.encode())
     assert not is_it(b"schema_version: 1.0.0\nnodes: []")
+    assert not is_it(b"nodes:\n- {id: a, data: {type: start}}\nedges: []\nviewport: {x: 0}\n")
     assert not is_it(b"app: {}\nkind: app\n")
     assert OPERAD.suffix == ".operad.yaml"
 
