@@ -30,9 +30,11 @@ def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
     config = fields_of(root.get("model_config"))
     datasets = each_of(fields_of(fields_of(config.get("dataset_configs")).get("datasets")).get("datasets"))
     tools = each_of(fields_of(config.get("agent_mode")).get("tools"))  # older files list knowledge among the tools
-    if any(fields_of(each.get("dataset")).get("enabled") for each in [*datasets, *tools]):
+    for place, listed in (("dataset_configs", datasets), ("agent_mode.tools", tools)):
+        if not any(fields_of(each.get("dataset")).get("enabled") for each in listed):
+            continue
         yield (
-            "model_config.dataset_configs: the app searches knowledge before it answers, which only a graph does here; "
+            f"model_config.{place}: the app searches knowledge before it answers, which only a graph does here; "
             "build a workflow in Dify with a knowledge-retrieval node, and export that"
         )
     if config.get("external_data_tools"):
