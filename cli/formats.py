@@ -244,10 +244,13 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
         return Report(file, "", [_input_issue("unreadable", error, file)], read=False)
     if is_configuration(data):
         return _report_on_configuration(file)
+    from operad.configs.foreign import conversion_needed
     from operad.flows.formats.table import find_format, load_as
 
     known = known or known_formats()
     guess = find_format(data, known)
+    if guess is None and (issue := conversion_needed(Path(file).expanduser())):
+        return Report(file, "", [placed(issue, file)])
     try:
         found, graph = load_as(guess, data, file, known)
     except InvalidError as error:

@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from shlex import quote
 from typing import NamedTuple
 
 from operad.operators.integration import integrations, named
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 
 class Experts(NamedTuple):
@@ -50,3 +51,15 @@ def experts_in(paths: Sequence[Path]) -> Experts | None:
             if files := source.files(paths):
                 return source.read(files)
     return None
+
+
+def conversion_needed(path: Path) -> Issue | None:
+    """Return the issue of a file of another platform that only `operad convert` reads; None for any other file."""
+    try:
+        home = next(
+            (home for each in integrations() for home in each.experts.values() if named(home).files([path])), ""
+        )
+    except InvalidError as error:  # a file that belongs to it is missing
+        return error.issues[0]
+    told = f"describes agents of another platform; write a file of experts: operad convert {quote(str(path))} -o experts.yaml"
+    return Issue("format", told, str(path)) if home else None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
@@ -45,8 +46,22 @@ def data(body):
         return body
 
 
+def part(value, path, otherwise):
+    value = data(text(value))
+    for key in path:
+        if isinstance(value, list):
+            value = value[int(key)] if key.isdigit() and int(key) < len(value) else None
+        else:
+            value = value.get(key) if isinstance(value, dict) else None
+    return otherwise if value is None else value
+
+
 """
 """Functions of the code of nodes that compute what Flowise computes inside of one node."""
+
+
+_PART = re.compile(r"\{\{\s*output\.([\w.]+)\s*\}\}")
+"""Reference of an update of the state to a part of the node's own answer."""
 
 
 class Message(NamedTuple):
@@ -155,6 +170,11 @@ class Reading:
     def _new_value(self, place: str, field: str, update: Fields) -> Any:
         text = self.text(place, update.get("value", ""), of=field)
         own = content(self.node)
+        inner = _PART.search(text)
+        if own and inner and not structured(self.node):  # the part of an answer in JSON is the whole value
+            suffix = place.replace("[", "_").replace("].", "_")
+            expression = f"part(a, {inner[1].split('.')!r}, {text!r})"
+            return self.compute(suffix, "value", "any", expression, own)
 
         def output(path: str) -> str | None:
             if own is None or path.partition(".")[0] != "output":
@@ -162,10 +182,7 @@ class Reading:
             inner = path.partition(".")[2]
             if not inner:
                 return own.in_text
-            if structured(self.node):
-                return Selector(f"structured_output.{inner}", self.node.id).in_text
-            self.remark(place, "only an answer in JSON has parts; the text stays as it is")
-            return None
+            return Selector(f"structured_output.{inner}", self.node.id).in_text if structured(self.node) else None
 
         text = REFERENCE.sub(lambda found: output(found[1].strip()) or found[0], text)
         named = Text(text).selectors

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import yaml
 
+from operad.cli.formats import report
 from operad.configs.foreign import experts_in
 from operad.configs.loader import load, preview
 from operad.operators import Operator
@@ -261,3 +262,17 @@ def test_texts_that_are_no_files_of_crewai_are_refused(tmp_path, text):
     except (InvalidError, InputError):
         return
     assert found is None
+
+
+def test_check_tells_how_to_convert_files_of_crewai(tmp_path):
+    for path in written(tmp_path, {"cook": GOOD}, {"write": TASK}):
+        [issue] = report(str(path)).issues
+        assert issue.code == "format"
+        assert f"operad convert {path} -o" in issue.message
+
+
+def test_check_of_a_file_of_agents_without_tasks_names_the_missing_file(tmp_path):
+    agents, tasks = written(tmp_path, {"cook": GOOD}, {"write": TASK})
+    tasks.unlink()
+    [issue] = report(str(agents)).issues
+    assert (issue.code, "tasks.yaml" in issue.message) == ("missing-file", True)

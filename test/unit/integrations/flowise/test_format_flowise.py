@@ -195,3 +195,27 @@ def test_a_file_with_any_value_replaced_gives_issues_or_a_workflow_that_is_writt
         list(remarks_of(graph))
         flowise.losses(graph)
         assert flowise.dump(graph)
+
+
+def test_an_update_of_the_state_takes_a_part_of_what_a_function_returns():
+    def node(kind, **inputs):
+        return {"id": f"{kind}_0", "data": {"id": f"{kind}_0", "name": kind, "label": kind, "inputs": inputs}}
+
+    kinds = ["startAgentflow", "customFunctionAgentflow", "directReplyAgentflow"]
+    nodes = [
+        node(kinds[0], startInputType="chatInput", startState=[{"key": "count", "value": "1"}]),
+        node(
+            kinds[1],
+            customFunctionJavascriptFunction="return { count: 7 };",
+            customFunctionUpdateState=[{"key": "count", "value": "{{ output.count }}"}],
+        ),
+        node(kinds[2], directReplyMessage="{{$flow.state.count}}"),
+    ]
+    edges = [
+        {"source": f"{a}_0", "target": f"{b}_0", "sourceHandle": f"{a}_0-output-{a}", "targetHandle": f"{b}_0"}
+        for a, b in zip(kinds, kinds[1:], strict=False)
+    ]
+    graph = flowise.load(json.dumps({"nodes": nodes, "edges": edges}))
+    result = assemble(graph, NODE_TYPES).run({"sys.query": "x"}, ScriptedReasoner([]))
+    assert result.message.outputs == {"answer": "7"}
+    assert json.loads(flowise.dump(graph)) == {"nodes": nodes, "edges": edges}
