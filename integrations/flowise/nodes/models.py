@@ -116,6 +116,7 @@ def _conversation(reading: Reading, prefix: str) -> tuple[list[Message], list[An
         )
     elif kind != "allMessages":
         reading.remark(f"{prefix}MemoryType", "the earlier messages themselves are shown, not a summary of them")
+    reading.remark_changed(f"{prefix}EnableMemory", now)
     query = reading.text(f"{prefix}UserMessage")
     if not query and now[-1:] and now[-1].role == "user":
         query = now.pop().text
@@ -214,12 +215,14 @@ def read_human(reading: Reading) -> None:
     """Add the nodes for a human input: a model writes the question first if it is dynamic."""
     last = reading.history[-1].text if reading.history else reading.names.message
     if reading.inputs.get("humanInputDescriptionType") == "dynamic":
+        reading.remark_changed("humanInputModelPrompt", reading.history)
         now = [list(each) for each in reading.history] or [["user", reading.names.message]]
         prompt = reading.text("humanInputModelPrompt") or "Summarize the conversation, and ask whether to proceed."
         params: Fields = {"system": "", "user": "", "memory": [None if reading.past else 0, prompt, now]}
         asking = reading.add("llm", params | _model(reading, "humanInputModel"), "question")
         question = f"{{{{#{asking}.text#}}}}"
     else:
+        reading.remark_changed("humanInputDescription", reading.history[-1:])
         question = f"{last}\n\n{reading.text('humanInputDescription') or 'Do you want to proceed?'}"
     feedback = reading.inputs.get("humanInputEnableFeedback") is True
     inputs: Fields = {"inputs": ["feedback"]} if feedback else {}

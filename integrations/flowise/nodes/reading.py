@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
@@ -70,6 +70,7 @@ class Reading:
         file: The file.
         history: The messages of the run before the node.
         past: True if models see the earlier turns of the conversation.
+        changed: The values of the flow's state that are set after a message of `history` that names them, by its text.
 
     Attributes:
         specs: The nodes of Operad, in the order in which they run.
@@ -80,8 +81,15 @@ class Reading:
     """
 
     def __init__(
-        self, node: FlowNode, names: Names, file: FlowFile, history: Sequence[Message] = (), past: bool = True
+        self,
+        node: FlowNode,
+        names: Names,
+        file: FlowFile,
+        history: Sequence[Message] = (),
+        past: bool = True,
+        changed: Mapping[str, str] | None = None,
     ) -> None:
+        self._changed = changed or {}
         self.node, self.names, self.file, self.history, self.past = node, names, file, history, past
         self.inputs = node.inputs
         self.specs: list[NodeSpec] = []
@@ -92,6 +100,12 @@ class Reading:
     def remark(self, field: str, says: str, *, lossy: bool = True) -> None:
         """Add a remark on a field of the node."""
         self.remarks.append(Remark(self.node.id, self.node.label, field, says, lossy))
+
+    def remark_changed(self, field: str, shown: Sequence[Message]) -> None:
+        """Add the remarks on earlier messages whose texts get later values of the flow's state here."""
+        for name in dict.fromkeys(self._changed[each.text] for each in shown if each.text in self._changed):
+            says = f"an earlier message names $flow.state.{name}, which is set after it: the message has the new value"
+            self.remark(field, says)
 
     def add(self, node_type: str, params: Fields, suffix: str = "") -> str:
         """Add a node that runs after those added before; return its id."""
