@@ -220,9 +220,5 @@ def _other_form(fields: Fields) -> str:
     names = [str(data.get("name")) for data in datas]
     if START in names or any(name.endswith(SUFFIX) for name in names) or not names:
         return ""
-    form = "AgentFlow v1" if any(data.get("category") in _V1 for data in datas) else "chatflow"
-    return (
-        f"is a {form} of Flowise ({shorten(list(dict.fromkeys(names)))})"
-        if form == "chatflow"
-        else (f"is an {form} of Flowise ({shorten(list(dict.fromkeys(names)))})")
-    )
+    form = "an AgentFlow v1" if any(data.get("category") in _V1 for data in datas) else "a chatflow"
+    return f"is {form} of Flowise ({shorten(list(dict.fromkeys(names)))})"

@@ -166,7 +166,7 @@ def read_agent(reading: Reading) -> None:
     for number, each in enumerate(each_of(reading.inputs.get("agentTools"))):
         if tool := str(each.get("agentSelectedTool") or ""):
             tools.append(tool)
-            _tool_remarks(reading, f"agentTools[{number}].agentSelectedTool", tool, each)
+            tool_remarks(reading, f"agentTools[{number}].agentSelectedTool", tool, each)
             if each.get("agentSelectedToolRequiresHumanInput") is True:
                 says = "the tool is called without asking a person; add a human-input node before"
                 reading.remark(f"agentTools[{number}].agentSelectedToolRequiresHumanInput", says)
@@ -182,18 +182,14 @@ def read_agent(reading: Reading) -> None:
     reading.update_state("agentUpdateState")
 
 
-def _tool_remarks(reading: Reading, field: str, tool: str, given: Fields) -> None:
+def tool_remarks(reading: Reading, field: str, tool: str, given: Fields) -> None:
+    """Add the remarks on a tool, which Flowise has and the services name here; `given` has its settings."""
     reading.remark(field, f"name a tool {tool!r} by `tools` of the services", lossy=False)
     config = fields_of(given.get(f"{field.rpartition('.')[2]}Config"))
     settings = [key for key, value in config.items() if value not in ("", None) and key != field.rpartition(".")[2]]
     if settings:
         says = f"settings of Flowise's tool, which the tool here does not get: {', '.join(settings)}"
         reading.remark(f"{field}Config", says, lossy=False)
-
-
-def tool_remarks(reading: Reading, field: str, tool: str) -> None:
-    """Add the remarks on a tool, which Flowise has and the services name here."""
-    _tool_remarks(reading, field, tool, reading.inputs)
 
 
 def read_classifier(reading: Reading) -> None:

@@ -148,9 +148,8 @@ class Reading:
 
     def value(self, text: str, suffix: str) -> list[str]:
         """Return the variable of a text that Operad takes as a variable, which a code node makes if it is more than one."""
-        named = Text(text).selectors
-        if len(named) == 1 and not Text(text).renamed(lambda _: "").strip():
-            return list(named[0])
+        if named := only_variable(text):
+            return list(named)
         return self.compute(suffix, "value", "string", *expression_of(text))
 
     def update_state(self, field: str) -> None:
@@ -182,8 +181,14 @@ class Reading:
             return None
 
         text = REFERENCE.sub(lambda found: output(found[1].strip()) or found[0], text)
-        named = Text(text).selectors
-        return list(named[0]) if len(named) == 1 and not Text(text).renamed(lambda _: "").strip() else text
+        named = only_variable(text)
+        return list(named) if named else text
+
+
+def only_variable(text: str) -> Selector | None:
+    """Return the variable that a text consists of; None for other texts."""
+    named = Text(text).selectors
+    return named[0] if len(named) == 1 and not Text(text).renamed(lambda _: "").strip() else None
 
 
 def expression_of(text: str) -> tuple[Any, ...]:
