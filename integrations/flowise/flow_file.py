@@ -139,6 +139,12 @@ class FlowFile:
                 pending += next_of[each]
         return found
 
+    def states_set(self, nodes: Collection[str]) -> set[str]:
+        """Return the names of the values of the flow's state that nodes set, or nodes inside them."""
+        setting = [each.inputs for each in self.nodes.values() if each.id in nodes or each.parent in nodes]
+        updates = [inputs[field] for inputs in setting for field in inputs if field.endswith("UpdateState")]
+        return {str(each.get("key")) for listed in updates for each in each_of(listed)}
+
     def ends(self, parent: str) -> list[str]:
         """Return the ids of the nodes of a level that no edge leaves."""
         left = {link.source for link in self.links}
@@ -214,9 +220,5 @@ def _other_form(fields: Fields) -> str:
     names = [str(data.get("name")) for data in datas]
     if START in names or any(name.endswith(SUFFIX) for name in names) or not names:
         return ""
-    form = "AgentFlow v1" if any(data.get("category") in _V1 for data in datas) else "chatflow"
-    return (
-        f"is a {form} of Flowise ({shorten(list(dict.fromkeys(names)))})"
-        if form == "chatflow"
-        else (f"is an {form} of Flowise ({shorten(list(dict.fromkeys(names)))})")
-    )
+    form = "an AgentFlow v1" if any(data.get("category") in _V1 for data in datas) else "a chatflow"
+    return f"is {form} of Flowise ({shorten(list(dict.fromkeys(names)))})"

@@ -16,7 +16,7 @@ from operad.integrations.flowise.names import Names, content
 from operad.integrations.flowise.nodes import READERS
 from operad.integrations.flowise.nodes.reading import Message, Reading
 from operad.integrations.flowise.nodes.values import read_iteration
-from operad.operators.variables import Selector
+from operad.operators.variables import Selector, Text
 
 
 def read_flow(file: FlowFile) -> Draft:
@@ -31,13 +31,13 @@ def read_flow(file: FlowFile) -> Draft:
     told: dict[str, tuple[bool, list[Message]]] = {}
     for node_id in file.order:
         node = file.nodes[node_id]
+        history: list[tuple[str, Message]] = []
         before = file.before(node_id)
-        history: list[Message] = []
-        for other in file.order:
-            restarts, messages = told.get(other, (False, []))
+        for other, (restarts, messages) in told.items():
             if other in before:
-                history = messages if restarts else [*history, *messages]
-        reading = Reading(node, names, file, history, past)
+                history = [*([] if restarts else history), *((other, each) for each in messages)]
+        changed = _changed_since(file, history, node_id)
+        reading = Reading(node, names, file, [each for _, each in history], past, changed)
         if node.kind in READERS:
             READERS[node.kind](reading)
         elif node.kind == ITERATION:
@@ -57,6 +57,17 @@ def read_flow(file: FlowFile) -> Draft:
     add_loops(file, names, draft)
     _reorder(file, draft)
     return draft
+
+
+def _changed_since(file: FlowFile, history: list[tuple[str, Message]], node_id: str) -> dict[str, str]:
+    """Return the texts of messages that name a value of the flow's state that is set between them and a node."""
+    changed: dict[str, str] = {}
+    for teller, message in history:
+        named = [each.variable.partition(".")[0] for each in Text(message.text).selectors if each.node == CONVERSATION]
+        since = file.states_set(file.before(node_id) - file.before(teller)) if named else ()
+        if found := [name for name in named if name in since]:
+            changed[message.text] = found[0]
+    return changed
 
 
 def _item_result(file: FlowFile, draft: Draft, node_id: str) -> Selector | None:

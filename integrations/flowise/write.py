@@ -86,7 +86,12 @@ class Writer:
         variables = pairs_of(fields_of(start.params).get("variables")) if start else []
         is_form = any(not str(name).startswith(("sys.", "vars.")) for name, _ in variables)
         self._names = WrittenNames(graph, is_form)
-        self.root: Fields = {**self._file.root, "nodes": self._nodes(), "edges": self._edges()}
+        nodes = self._nodes()
+        self.root: Fields = {
+            **self._file.root,
+            "nodes": nodes,
+            "edges": self._edges({str(each["id"]) for each in nodes}),
+        }
 
     # Nodes
 
@@ -223,12 +228,11 @@ class Writer:
 
     # Edges
 
-    def _edges(self) -> list[Fields]:
-        """Return the edges of the file without those that were removed, and those that were added."""
+    def _edges(self, ids: set[str]) -> list[Fields]:
+        """Return the edges of the file between written nodes without those that were removed, and those that were added."""
         before, after = self.before.edges, self._graph.edges
         removed = {self._link(each, self._owners) for each in before if each not in after} - {None}
         removed -= {self._link(each, self._owners) for each in after}
-        ids = {str(each["id"]) for each in self._written_ids()}
         links = {id(fields): link for fields, link in self._links_of_file()}
         written = [
             fields
@@ -243,18 +247,6 @@ class Writer:
                 there.add(link)
                 written.append(self._edge(*link))
         return written
-
-    def _written_ids(self) -> list[Fields]:
-        return [
-            *(
-                each
-                for each in self._file.root["nodes"]
-                if str(each["id"]) in self._by_id
-                or str(each["id"]) not in self._file.nodes
-                or not self.before.groups.get(str(each["id"]))
-            ),
-            *({"id": spec.id} for spec in self._graph.nodes if self._is_new(spec)),
-        ]
 
     def _links_of_file(self) -> list[tuple[Fields, tuple[str, str, int]]]:
         known = [

@@ -116,6 +116,7 @@ def _conversation(reading: Reading, prefix: str) -> tuple[list[Message], list[An
         )
     elif kind != "allMessages":
         reading.remark(f"{prefix}MemoryType", "the earlier messages themselves are shown, not a summary of them")
+    reading.remark_changed(f"{prefix}EnableMemory", now)
     query = reading.text(f"{prefix}UserMessage")
     if not query and now[-1:] and now[-1].role == "user":
         query = now.pop().text
@@ -165,7 +166,7 @@ def read_agent(reading: Reading) -> None:
     for number, each in enumerate(each_of(reading.inputs.get("agentTools"))):
         if tool := str(each.get("agentSelectedTool") or ""):
             tools.append(tool)
-            _tool_remarks(reading, f"agentTools[{number}].agentSelectedTool", tool, each)
+            tool_remarks(reading, f"agentTools[{number}].agentSelectedTool", tool, each)
             if each.get("agentSelectedToolRequiresHumanInput") is True:
                 says = "the tool is called without asking a person; add a human-input node before"
                 reading.remark(f"agentTools[{number}].agentSelectedToolRequiresHumanInput", says)
@@ -181,18 +182,14 @@ def read_agent(reading: Reading) -> None:
     reading.update_state("agentUpdateState")
 
 
-def _tool_remarks(reading: Reading, field: str, tool: str, given: Fields) -> None:
+def tool_remarks(reading: Reading, field: str, tool: str, given: Fields) -> None:
+    """Add the remarks on a tool, which Flowise has and the services name here; `given` has its settings."""
     reading.remark(field, f"name a tool {tool!r} by `tools` of the services", lossy=False)
     config = fields_of(given.get(f"{field.rpartition('.')[2]}Config"))
     settings = [key for key, value in config.items() if value not in ("", None) and key != field.rpartition(".")[2]]
     if settings:
         says = f"settings of Flowise's tool, which the tool here does not get: {', '.join(settings)}"
         reading.remark(f"{field}Config", says, lossy=False)
-
-
-def tool_remarks(reading: Reading, field: str, tool: str) -> None:
-    """Add the remarks on a tool, which Flowise has and the services name here."""
-    _tool_remarks(reading, field, tool, reading.inputs)
 
 
 def read_classifier(reading: Reading) -> None:
@@ -214,12 +211,14 @@ def read_human(reading: Reading) -> None:
     """Add the nodes for a human input: a model writes the question first if it is dynamic."""
     last = reading.history[-1].text if reading.history else reading.names.message
     if reading.inputs.get("humanInputDescriptionType") == "dynamic":
+        reading.remark_changed("humanInputModelPrompt", reading.history)
         now = [list(each) for each in reading.history] or [["user", reading.names.message]]
         prompt = reading.text("humanInputModelPrompt") or "Summarize the conversation, and ask whether to proceed."
         params: Fields = {"system": "", "user": "", "memory": [None if reading.past else 0, prompt, now]}
         asking = reading.add("llm", params | _model(reading, "humanInputModel"), "question")
         question = f"{{{{#{asking}.text#}}}}"
     else:
+        reading.remark_changed("humanInputDescription", reading.history[-1:])
         question = f"{last}\n\n{reading.text('humanInputDescription') or 'Do you want to proceed?'}"
     feedback = reading.inputs.get("humanInputEnableFeedback") is True
     inputs: Fields = {"inputs": ["feedback"]} if feedback else {}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
@@ -85,6 +85,7 @@ class Reading:
         file: The file.
         history: The messages of the run before the node.
         past: True if models see the earlier turns of the conversation.
+        changed: The values of the flow's state that are set after a message of `history` that names them, by its text.
 
     Attributes:
         specs: The nodes of Operad, in the order in which they run.
@@ -95,8 +96,15 @@ class Reading:
     """
 
     def __init__(
-        self, node: FlowNode, names: Names, file: FlowFile, history: Sequence[Message] = (), past: bool = True
+        self,
+        node: FlowNode,
+        names: Names,
+        file: FlowFile,
+        history: Sequence[Message] = (),
+        past: bool = True,
+        changed: Mapping[str, str] | None = None,
     ) -> None:
+        self._changed = changed or {}
         self.node, self.names, self.file, self.history, self.past = node, names, file, history, past
         self.inputs = node.inputs
         self.specs: list[NodeSpec] = []
@@ -107,6 +115,12 @@ class Reading:
     def remark(self, field: str, says: str, *, lossy: bool = True) -> None:
         """Add a remark on a field of the node."""
         self.remarks.append(Remark(self.node.id, self.node.label, field, says, lossy))
+
+    def remark_changed(self, field: str, shown: Sequence[Message]) -> None:
+        """Add the remarks on earlier messages whose texts get later values of the flow's state here."""
+        for name in dict.fromkeys(self._changed[each.text] for each in shown if each.text in self._changed):
+            says = f"an earlier message names $flow.state.{name}, which is set after it: the message has the new value"
+            self.remark(field, says)
 
     def add(self, node_type: str, params: Fields, suffix: str = "") -> str:
         """Add a node that runs after those added before; return its id."""
@@ -149,9 +163,8 @@ class Reading:
 
     def value(self, text: str, suffix: str) -> list[str]:
         """Return the variable of a text that Operad takes as a variable, which a code node makes if it is more than one."""
-        named = Text(text).selectors
-        if len(named) == 1 and not Text(text).renamed(lambda _: "").strip():
-            return list(named[0])
+        if named := only_variable(text):
+            return list(named)
         return self.compute(suffix, "value", "string", *expression_of(text))
 
     def update_state(self, field: str) -> None:
@@ -185,8 +198,14 @@ class Reading:
             return Selector(f"structured_output.{inner}", self.node.id).in_text if structured(self.node) else None
 
         text = REFERENCE.sub(lambda found: output(found[1].strip()) or found[0], text)
-        named = Text(text).selectors
-        return list(named[0]) if len(named) == 1 and not Text(text).renamed(lambda _: "").strip() else text
+        named = only_variable(text)
+        return list(named) if named else text
+
+
+def only_variable(text: str) -> Selector | None:
+    """Return the variable that a text consists of; None for other texts."""
+    named = Text(text).selectors
+    return named[0] if len(named) == 1 and not Text(text).renamed(lambda _: "").strip() else None
 
 
 def expression_of(text: str) -> tuple[Any, ...]:

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, json_or_text, list_of, pairs_of
 from operad.integrations.flowise.names import QUESTION, WrittenNames, content
 from operad.integrations.flowise.nodes.models import of_variable, tool_remarks
-from operad.integrations.flowise.nodes.reading import Message, Reading
+from operad.integrations.flowise.nodes.reading import Message, Reading, only_variable
 from operad.operators.variables import Selector, Text
 
 _BODIES = {"json": "json", "raw": "raw-text", "formData": "form-data", "xWwwFormUrlencoded": "x-www-form-urlencoded"}
@@ -84,13 +84,12 @@ def read_tool(reading: Reading) -> None:
     for number, each in enumerate(each_of(reading.inputs.get("toolInputArgs"))):
         name, place = str(each.get("inputArgName") or ""), f"toolInputArgs[{number}].inputArgValue"
         text = reading.text(place, each.get("inputArgValue", ""), of="toolInputArgs")
-        named = Text(text).selectors
-        if len(named) == 1 and not Text(text).renamed(lambda _: "").strip():
-            arguments[name] = list(named[0])
+        if named := only_variable(text):
+            arguments[name] = list(named)
         else:
-            value = json_or_text(text) if not named and text[:1] in ("[", "{") else text
+            value = json_or_text(text) if not Text(text).selectors and text[:1] in ("[", "{") else text
             arguments[name] = reading.value(text, f"input{number}") if is_selector(value) else value
-    tool_remarks(reading, "toolAgentflowSelectedTool", tool)
+    tool_remarks(reading, "toolAgentflowSelectedTool", tool, reading.inputs)
     reading.add("tool", {"tool": tool, "arguments": {name: value for name, value in arguments.items() if name}})
     reading.update_state("toolUpdateState")
 

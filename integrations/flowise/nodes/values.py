@@ -9,7 +9,7 @@ from typing import Any
 from operad.flows.formats.shapes import Fields, each_of, list_of, pairs_of
 from operad.integrations.flowise.names import SESSION, WrittenNames
 from operad.integrations.flowise.nodes.models import of_variable
-from operad.integrations.flowise.nodes.reading import Reading, expression_of
+from operad.integrations.flowise.nodes.reading import Reading, expression_of, only_variable
 from operad.integrations.flowise.writing import as_number
 from operad.operators.variables import Selector, Text
 
@@ -96,11 +96,9 @@ def _shifted(text: str, by: int) -> tuple[str, list[Selector]]:
 
 def _left(reading: Reading, number: int, kind: str, text: str) -> list[str]:
     """Return the variable on the left of a condition."""
-    named = Text(text).selectors
-    alone = len(named) == 1 and not Text(text).renamed(lambda _: "").strip()
-    known = _type(reading, named[0]) if alone else ""
-    if alone and known in (kind, "any"):
-        return list(named[0])
+    alone = only_variable(text)
+    if alone and _type(reading, alone) in (kind, "any"):
+        return list(alone)
     expression, *variables = expression_of(text)
     if kind == "number":
         return reading.compute(f"value{number}", "value", "number", f"number({expression})", *variables)

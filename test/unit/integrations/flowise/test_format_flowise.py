@@ -34,8 +34,9 @@ def changed(graph, node_id, **params):
 
 def lines_changed(name, graph):
     """The lines of a file that are different after a change of its workflow."""
-    text = flowise.FLOWISE.dump_keeping_text(graph, FILES[name]).decode()
-    both = ndiff(FILES[name].decode().splitlines(), text.splitlines())
+    exported = json.dumps(json.loads(FILES[name]), indent=2, ensure_ascii=False)  # as Flowise writes it
+    text = flowise.FLOWISE.dump_keeping_text(graph, exported.encode()).decode()
+    both = ndiff(exported.splitlines(), text.splitlines())
     return [line[0] + line[1:].strip() for line in both if line[0] in "+-"]
 
 
