@@ -5,6 +5,7 @@ import json
 import random
 from dataclasses import replace
 from difflib import ndiff
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -214,7 +215,7 @@ def test_an_update_of_the_state_takes_a_part_of_what_a_function_returns():
     ]
     edges = [
         {"source": f"{a}_0", "target": f"{b}_0", "sourceHandle": f"{a}_0-output-{a}", "targetHandle": f"{b}_0"}
-        for a, b in zip(kinds, kinds[1:], strict=False)
+        for a, b in pairwise(kinds)
     ]
     graph = flowise.load(json.dumps({"nodes": nodes, "edges": edges}))
     result = assemble(graph, NODE_TYPES).run({"sys.query": "x"}, ScriptedReasoner([]))
