@@ -72,7 +72,7 @@ COMMANDS = {
         ),
         "convert": (
             "formats:convert",
-            "Write a workflow in another format; an existing output file is replaced as a whole.",
+            "Write a workflow in another format; an existing output file is replaced as a whole, unless --into names it.",
         ),
     },
     "Inspect": {
