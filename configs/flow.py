@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
@@ -30,12 +30,12 @@ MAX_BYTES = 16 * 2**20
 _EXPERTS = re.compile(rb"^[\"']?(experts|operators|leader)[\"']?[ \t]*:", re.MULTILINE)
 
 
-def find_graph(path: str, services: Services | None = None) -> NodeGraph | None:
+def find_graph(path: str, services: Callable[[], Services | None] = lambda: None) -> NodeGraph | None:
     """Return the workflow in a file; None if the file holds something else, or does not exist.
 
     Args:
         path: The path of the file.
-        services: The services of its nodes, which may allow more, such as packages of code.
+        services: Returns the services of its nodes, which may allow more, such as packages of code; called only for a workflow.
 
     Raises:
         InputError: The file is JSON without a workflow or a configuration, or its nodes do not run here.
@@ -56,7 +56,7 @@ def find_graph(path: str, services: Services | None = None) -> NodeGraph | None:
         return None
     format_, graph = read_workflow(path, data, name=file.name, format_=guess)
     _check_runs(format_, file.name)
-    if issues := list(in_file(format_.check(graph.runnable, services), format_.lines(data))):
+    if issues := list(in_file(format_.check(graph.runnable, services()), format_.lines(data))):
         raise located(f"{path} cannot be run", issues, path)
     return graph
 

@@ -117,7 +117,7 @@ NODE_KEYS: Mapping[str, Keys] = {
     "llm": keys(
         "",
         f"{_ASKING} system user messages messages.role messages.text messages.jinja variables variables.name "
-        "variables.value memory memory.turns memory.query memory.messages memory.messages.role memory.messages.text memory.messages.jinja context files output_schema separate_thoughts",
+        "variables.value memory memory.turns memory.query memory.messages context files output_schema separate_thoughts",
     ),
     "question-classifier": keys("", f"{_ASKING} query_variable_selector classes instruction class_ids"),
     "code": keys("code", "failure language variables variables.name variables.value outputs outputs.name outputs.type"),
@@ -153,7 +153,7 @@ NODE_KEYS: Mapping[str, Keys] = {
     "knowledge-retrieval": keys("", "failure query knowledge"),
     "agent": keys(
         "",
-        f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query memory.messages memory.messages.role memory.messages.text memory.messages.jinja",
+        f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query memory.messages",
     ),
     "human-input": keys("", "failure question actions actions.id actions.title inputs"),
     "request": keys(

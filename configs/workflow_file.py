@@ -127,7 +127,7 @@ def open_workflow(
     Raises:
         InputError, InvalidError, UntrustedError, LossyError: As `load_workflow`.
     """
-    graph = find_graph(file, _checking_services(services))
+    graph = find_graph(file, lambda: _checking_services(services))
     if graph is None:
         if Path(file).suffix == ".py" and Path(file).is_file():
             raise InputError(f"{file}: is a Python file; run it with: python {file}")

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Literal, NamedTuple, cast
 from pydantic import BeforeValidator, Field
 
 from operad.operators.variables import (
+    ADVANCED,
     ARRAYS,
     Selector,
     Text,
@@ -89,7 +90,9 @@ class Condition(NamedTuple):
         Field(description="What to compare with, as a string; none for empty, exists and such."),
     ] = None
     files: Annotated[
-        FileConditions | None, Field(description="Comparisons of the files of a list, instead of a value.")
+        FileConditions | None,
+        ADVANCED,
+        Field(description="Comparisons of the files of a list, instead of a value."),
     ] = None
 
 

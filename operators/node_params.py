@@ -11,6 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, Valid
 from typing_extensions import Self
 
 from operad.operators.variables import (
+    ADVANCED,
     WITHOUT_FILES,
     Accepts,
     Selector,
@@ -24,10 +25,6 @@ from operad.runtime.policies.policy import ErrorValues, Policy, Retry
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.secret import HIDDEN
 from operad.runtime.values.validation import nearest_choice, requirement
-
-ADVANCED = "advanced"
-"""Annotation of a parameter that is hidden from models which generate workflows; files and people use it."""
-
 
 DONE, FAILED = "done", "failed"
 """Ports of a node whose failures take a branch of their own."""

@@ -29,6 +29,9 @@ Values = Mapping[str, Any]
 _LARGEST = sys.float_info.max
 """Largest number; a larger int is not a number for other readers of JSON."""
 
+ADVANCED = "advanced"
+"""Annotation of a parameter that is hidden from models which generate workflows; files and people use it."""
+
 MAX_SHOWN_VALUE = 80
 """Maximum length of a value in an error, in characters."""
 

@@ -22,7 +22,7 @@ from operad.flows.catalogue import fields_for_generation
 from operad.flows.formats.shapes import fields_of, is_selector
 from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
-from operad.operators.node import NodeOperator
+from operad.operators.node import ADVANCED, NodeOperator
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.output import is_class
 from operad.runtime.values.schema_check import Schema
@@ -105,7 +105,9 @@ def _schema(annotation: Any, variables: Sequence[str]) -> Schema:
     if annotation is Selector:
         return {"type": "string", "enum": list(variables) or [NONE_TO_CHOOSE]}
     if fields := places(annotation):
-        return object_schema({name: _schema(hint, variables) for name, hint in fields.items()})
+        return object_schema(
+            {name: _schema(hint, variables) for name, hint in fields.items() if ADVANCED not in get_args(hint)}
+        )
     if kind in (Union, python_types.UnionType):
         return {"anyOf": [_schema(argument, variables) for argument in arguments]}
     if kind is Literal:

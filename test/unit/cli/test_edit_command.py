@@ -65,7 +65,7 @@ def test_only_issues_that_are_new_are_told_and_the_file_is_written(operad, tmp_p
     assert operad("edit", "operad", "--op", "add_output more 2.txt")[::2] == (
         1,
         "operad: 3: outputs[1].value: 'txt' of '2': node '2' (llm) has no variable 'txt' "
-        "(did you mean 'text'?); it has: text, reasoning_content, usage, finish_reason [undefined-variable]\n",
+        "(did you mean 'text'?); it has: text, files, reasoning_content, usage, finish_reason [undefined-variable]\n",
     )
     assert loaded(tmp_path / "operad", "operad").by_id["3"].params["outputs"][1] == ["more", ["txt", "2"]]
     assert operad("edit", "operad", "--op", "set 2 system x") == (0, '~ node 2 system: "" → "x"\n', "")

@@ -113,11 +113,11 @@ workflow:
     edges:
     - {source: '1', target: '2'}
     - {source: '2', target: '3'}
-  features: {opening_statement: Good day.}
+  features: {suggested_questions_after_answer: {enabled: true}}
 """
 
 LOSS = "cached of 'Greet': is an unknown field and is not read; remove it if the workflow does not need it"
-NOTE = "workflow.features.opening_statement: has no effect on a result and is dropped"
+NOTE = "workflow.features.suggested_questions_after_answer: has no effect on a result and is dropped"
 
 
 def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tmp_path):
@@ -138,7 +138,7 @@ def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tm
     assert (status, out) == (0, "Hello, Ann\n")
     assert f"flow.yml: 2: {LOSS} [lossy]" in err.replace("\n", " ").replace("  ", " ")
     assert [(each["field"], each["lossy"]) for each in json.loads(operad(*run, "--lossy", "--json")[1])["remarks"]] == [
-        ("workflow.features.opening_statement", False),
+        ("workflow.features.suggested_questions_after_answer", False),
         ("cached", True),
     ]
 

@@ -81,7 +81,6 @@ DIFY_LOSSES = [
     (SEARCH, {"tool_parameters": {"query": {"value": "x"}, "gl": {"value": "de"}}}, "tool_parameters.gl", "is not passed on"),
     (LOOP, {"error_handle_mode": "continue-on-error"}, "error_handle_mode", "an error ends the run"),
     (LOOK, {"metadata_filtering_mode": "automatic"}, "metadata_filtering_mode", "all documents are searched"),
-    (IF, {"cases": [{"case_id": "true", "conditions": [{"sub_variable_condition": {"conditions": [{"key": "size", "comparison_operator": ">"}]}}]}]}, "cases[0].conditions[0].sub_variable_condition", "only the kinds of files"),
     (ASK, {"guardrails": {"on": True}}, "guardrails", "is an unknown field"),
     (ASK, {"context": {"enabled": False, "depth": 3}}, "context.depth", "is an unknown field"),
 ]  # fmt: skip
@@ -184,7 +183,6 @@ def test_features_of_a_file_are_told():
     ]
     assert sorted(fields(graph, lossy=False)) == [
         "workflow.environment_variables",
-        "workflow.features.opening_statement",
         "workflow.features.suggested_questions_after_answer",
     ]
 

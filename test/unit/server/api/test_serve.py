@@ -338,7 +338,7 @@ async def test_a_run_is_begun_followed_and_its_result_fetched():
     assert seen[-1][2] == {"id": run["id"], "state": "finished"}
     assert (run["result"], run["status"], run["error"]) == ('g|c|{"n": 1}', "SUCCESS", "")
     assert [each["id"] for each in listed] == [run["id"]]
-    assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None, "defaults": {}}]  # fmt: skip
+    assert experts == [{"name": "Expert", "description": "It is Expert.", "leader": False, "operators": ["code"], "inputs": None, "defaults": {}, "opening": "", "questions": []}]  # fmt: skip
 
 
 async def test_a_stream_of_events_goes_on_after_the_last_one_that_was_seen():
