@@ -66,7 +66,7 @@ class FileConditions(NamedTuple):
 
 def _holds_of(condition: FileCondition, files: Sequence[FileDescriptor]) -> bool:
     part, operator, expected = condition
-    values = [{"transfer_method": "local_file", **file_parts(file)}.get(part) for file in files]
+    values = [file_parts(file)[part] for file in files]
     if part == "extension":
         values = [_dotted(value) for value in values]
         expected = [_dotted(each) for each in expected] if isinstance(expected, list) else _dotted(expected)

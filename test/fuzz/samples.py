@@ -100,6 +100,9 @@ def _of_formats(name: str) -> Iterator[bytes]:
         case "comfyui-api":
             yield FORMATS[name].dump(FORMATS["comfyui"].load(_page(), "fuzz"))
             yield from files("comfyui/api/*.json")
+        case "comfyui-picture":
+            page = FORMATS["comfyui"].load(_page(), "fuzz")
+            yield FORMATS[name].dump(page)
         case "comfyui-code":
             ui, _, code, _ = formats(definitions())
             yield from (code.dump(ui.load(page, "fuzz")) for page in of_format("comfyui"))

@@ -1,6 +1,7 @@
 """Variables: how they are named, what they are as text, of what type they are."""
 
 import math
+from uuid import NAMESPACE_URL, uuid5
 
 import pytest
 from hypothesis import given
@@ -184,6 +185,10 @@ def test_files_as_text_are_named_and_inside_of_values_described(file):
         "size": 7,
         "extension": ".txt",
         "mime_type": "text/plain",
+        "transfer_method": "local_file",
+        "url": file.path.as_uri(),
+        "remote_url": file.path.as_uri(),
+        "related_id": str(uuid5(NAMESPACE_URL, file.path.as_uri())),
         "filename": "notes.v2.txt",
     }
     assert as_text(file) == "notes.v2.txt"
