@@ -142,7 +142,7 @@ def test_a_running_operator_says_what_it_does(event, note):
 
 ASKS, ASKS_TOO = (at("read", Interrupted, interrupt_id=number, question="Which\none?") for number in "12")
 ANSWERED, ANSWERED_TOO = (at("read", Resumed, interrupt_id=number, seconds=3.0) for number in "12")
-WAITS = at("read", OperatorRetried, error="ModelError: 429", delay=1000.0, attempt=1)
+WAITS = at("read", OperatorRetried, error="ModelError: 429", delay=1e6, attempt=1)
 RETRIED = at("read", OperatorRetried, error="ModelError: 429", delay=2.0, attempt=1, time=NOW - 10)
 
 
@@ -421,7 +421,7 @@ HAPPENED = {
     "failed": [at("check", OperatorFailed, seconds=1.0, usage=USAGE, error="ValueError: [x]")],
     "stopped": [at("check", OperatorCancelled, seconds=1.0, usage=USAGE)],
     "skipped": [at("check", OperatorSkipped, reason="r")],
-    "retrying": [at("check", OperatorRetried, error="e", delay=1000.0)],
+    "retrying": [at("check", OperatorRetried, error="e", delay=1e6)],
     "asking": [at("check", Interrupted, interrupt_id="check", question="Well?")],
     "cached": [at("check", CacheHit), ended("check")],
     "kept": [RoundStarted(operators=("check",), round=2), at("check", OperatorKept, 2)],
