@@ -47,7 +47,7 @@ test test-all: $(DEV_READY)
 	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
 	  echo "make $@: $$(( $$(date +%s) - start )) s; to repeat this order: make $@ SEED=$(SEED)"; exit $$status
 
-PYTHONS := $(foreach v,3.10 3.11 3.12 3.13,$(or $(lastword $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python$(v))),python$(v)))
+PYTHONS := $(foreach v,3.11 3.12 3.13,$(or $(lastword $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python$(v))),python$(v)))
 
 test-pythons: # on every other installed Python, each in its own environment
 	@failed=; for python in $(filter-out %python$(VERSION),$(PYTHONS)); do \
@@ -102,8 +102,8 @@ $(DIFY)/.ready $(PHOENIX)/.ready $(MODELS)/.ready:
 $(READY): requirements.lock
 $(BENCH_READY): requirements-bench.lock
 %/.ready-$(VERSION): pyproject.toml
-	@case "$(VERSION)" in 3.10|3.11|3.12|3.13) ;; *) \
-	  echo "operad needs Python 3.10 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
+	@case "$(VERSION)" in 3.11|3.12|3.13) ;; *) \
+	  echo "operad needs Python 3.11 to 3.13; $(PYTHON) is '$(VERSION)'. Try: make PYTHON=python3.12" >&2; exit 1;; esac
 	@echo "installing $(filter %.lock,$^) into $* with $(INSTALLER), for Python $(VERSION)" >&2
 	@$(CREATE) --clear $*
 	@$(INSTALL) --require-hashes -r $(filter %.lock,$^)
@@ -121,14 +121,14 @@ fuzz: $(DEV_READY) # fuzzes every loader and parser for ten minutes
 COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 lock: # needs uv; applies the overrides in pyproject.toml; writes versions and hashes only
-	$(COMPILE) --python-version 3.10 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
-	$(COMPILE) --python-version 3.10 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
-	$(COMPILE) --python-version 3.10 --extra documents --extra embedded --extra evaluate --extra media --extra postgres --extra web \
+	$(COMPILE) --python-version 3.11 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --python-version 3.11 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
+	$(COMPILE) --python-version 3.11 --extra documents --extra embedded --extra evaluate --extra media --extra postgres --extra web \
 	  --extra serve --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 	printf '%s\n' "openai-agents>=0.24" "pydantic-ai-slim[anthropic,google,mistral,openai]>=2.68,<3" "anthropic>=1,<3" "google-genai<3" "mistralai<4" \
 	  | $(COMPILE) --python-version 3.12 - -o requirements-models.lock
-	echo "pip-audit>=2.10" | $(COMPILE) --python-version 3.10 - -o requirements-audit.lock
+	echo "pip-audit>=2.10" | $(COMPILE) --python-version 3.11 - -o requirements-audit.lock
 
 AUDITED := $(filter-out requirements-audit.lock,$(wildcard requirements*.lock))
 

@@ -9,7 +9,7 @@ import sys
 import sysconfig
 import traceback
 from collections.abc import Iterator
-from enum import Enum
+from enum import StrEnum
 from functools import cache
 from importlib import import_module
 from io import TextIOWrapper
@@ -175,7 +175,7 @@ def load_all() -> Any:
     return root
 
 
-class Level(str, Enum):
+class Level(StrEnum):
     """Minimum severity of log records."""
 
     DEBUG = "debug"

@@ -243,7 +243,7 @@ class _Runs:
                 # a new context, as the dry run is not part of the run that evaluates the workflow
                 running = Context().run(asyncio.ensure_future, run)
                 result.issues = await asyncio.wait_for(running, seconds)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             result.issues = [Issue("dry-run", f"took longer than {self._limit:g} s")]
         except InvalidError as error:
             result.issues = list(error.issues)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Any, cast
 from urllib.parse import quote
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
@@ -122,7 +122,7 @@ def current_time() -> Tool:
             zone: The time zone, such as Europe/Berlin.
         """
         if zone.upper() == "UTC":
-            return datetime.now(timezone.utc).isoformat(timespec="seconds")
+            return datetime.now(UTC).isoformat(timespec="seconds")
         try:
             return datetime.now(ZoneInfo(zone)).isoformat(timespec="seconds")
         except (ZoneInfoNotFoundError, ValueError, OSError) as error:

@@ -22,7 +22,6 @@ from operad.runtime.values.errors import FaultError, InputError, Issue, did_you_
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.near_names import near_name
-from operad.runtime.values.output import is_class
 from operad.runtime.values.text import fence
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
@@ -183,7 +182,7 @@ class FunctionInstruction:
         """Return the issues of the parameters, as of an operator made of the function, and of the returned type."""
         issues = self.binding.check_among(before, others)
         kind = self.binding.added.answer_type
-        if is_class(kind) and not issubclass(kind, str):
+        if isinstance(kind, type) and not issubclass(kind, str):
             issues.append(Issue("instruction", f"its function returns {kind.__name__}; return text", self.operator_id))
         return issues
 

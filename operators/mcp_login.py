@@ -186,7 +186,7 @@ async def log_in(
 
     try:
         await asyncio.wait_for(connect(), seconds)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         raise InputError(f"{without_login(url)}: there was no login within {seconds:g} s") from None
     except Exception as error:
         inner: Any = error

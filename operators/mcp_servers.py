@@ -13,7 +13,7 @@ from functools import partial
 from itertools import pairwise
 from pathlib import Path
 from threading import Thread
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 
 from pydantic import (
     AfterValidator,
@@ -25,7 +25,6 @@ from pydantic import (
     PrivateAttr,
     model_validator,
 )
-from typing_extensions import Self
 
 from operad.operators.mcp_login import Login, authenticator, check_address, check_request, find_login
 from operad.operators.secrets import FindSecret, find_secret, secret_value

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from types import UnionType
-from typing import Annotated, Any, Literal, NamedTuple, Union, cast, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, Self, Union, cast, get_args, get_origin, get_type_hints
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, TypeAdapter, ValidationError, model_validator
-from typing_extensions import Self
 
 from operad.operators.variables import (
     ADVANCED,

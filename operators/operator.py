@@ -9,10 +9,10 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Literal, cast, overload
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, overload
 
 from pydantic import JsonValue, ValidationError
-from typing_extensions import Self, TypedDict, TypeVar, Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.operators.answer_check import Check, ask_until_checked
 from operad.operators.config import OperatorConfig

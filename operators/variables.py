@@ -12,7 +12,7 @@ import json
 import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from enum import Enum
+from enum import StrEnum
 from typing import Annotated, Any, NamedTuple, cast
 from uuid import NAMESPACE_URL, uuid5
 
@@ -36,7 +36,7 @@ MAX_SHOWN_VALUE = 80
 """Maximum length of a value in an error, in characters."""
 
 
-class VariableType(str, Enum):
+class VariableType(StrEnum):
     """The type of a variable, as people and models write it.
 
     Example:

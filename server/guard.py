@@ -142,7 +142,7 @@ class Guard:
         """Return the whole body; None if the client has disconnected."""
         try:
             return await asyncio.wait_for(_read_all(receive, self._bounds.body), self._bounds.body_seconds)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             raise RefusedError(
                 408, f"the body did not arrive within {self._bounds.body_seconds:g} s; send it again"
             ) from None

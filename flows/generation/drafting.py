@@ -24,7 +24,6 @@ from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import ADVANCED, NodeOperator
 from operad.operators.variables import Selector, Text, VariableType
-from operad.runtime.values.output import is_class
 from operad.runtime.values.schema_check import Schema
 
 NodeType = type[NodeOperator[Any]]
@@ -180,7 +179,7 @@ def _choices(annotation: Any) -> Sequence[str]:
     """Return the texts of which a parameter takes one; empty for other types."""
     if get_origin(annotation) is Literal:
         return [each for each in get_args(annotation) if isinstance(each, str)]
-    return [each.value for each in annotation] if is_class(annotation) and issubclass(annotation, Enum) else []
+    return [each.value for each in annotation] if isinstance(annotation, type) and issubclass(annotation, Enum) else []
 
 
 def _choice(text: str, choices: Sequence[str]) -> str:
@@ -302,7 +301,9 @@ def _fits(annotation: Any, value: Any) -> bool:
         return isinstance(value, Mapping if declared is not Selector else str)
     if get_origin(declared) in (list, Sequence, tuple):
         return isinstance(value, list)
-    return isinstance(value, declared) if is_class(declared) and declared is not Text else isinstance(value, str)
+    return (
+        isinstance(value, declared) if isinstance(declared, type) and declared is not Text else isinstance(value, str)
+    )
 
 
 def _with_description(schema: Schema, field: FieldInfo | None) -> Schema:

@@ -299,7 +299,7 @@ class _Trial:
         """Run the workflow; return its outputs, and the fault, which is empty if there is none."""
         try:
             message = await self._run(running, Job(goal=graph.name, inputs=self._inputs(graph)), self.reasoner)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return {}, f"ran longer than the {self.seconds:g} s that it may"
         except OperadError as error:
             if fault := _outside_error(error, graph):
@@ -337,7 +337,7 @@ class _Trial:
         judging.add_operator(OutputJudge(self.subtask, self.case, texts))
         try:
             message = await self._run(judging, Job(goal=self.subtask.key), self.judge)
-        except asyncio.TimeoutError:
+        except TimeoutError:
             return CaseVerdict(None, "2_3", f"no verdict: the judge took longer than {self.seconds:g} s", outputs)
         except OperatorError as error:
             cause = error.__cause__ or error

@@ -18,7 +18,7 @@ from urllib.parse import parse_qs, urlsplit
 from operad.runtime.values.errors import OperadError
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 _WEBSOCKET_GUID = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 """Text that a websocket server appends to the client's key (RFC 6455, section 1.3)."""

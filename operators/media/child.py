@@ -53,7 +53,7 @@ async def run(what: str, command: Sequence[str | Path], given: bytes, *, seconds
         process = await asyncio.create_subprocess_exec(*command, stdin=pipe, stdout=pipe, stderr=pipe, cwd=folder)
         try:
             stdout, stderr = await asyncio.wait_for(process.communicate(given), seconds)
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise MediaError(f"{what}: took more than {seconds:g} s and was stopped; is the text too long?") from error
         finally:
             if process.returncode is None:

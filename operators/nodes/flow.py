@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, cast
 
@@ -148,7 +148,7 @@ def _system_inputs(job: Job) -> dict[str, Any]:
         "sys.workflow_id": "",
         "sys.workflow_run_id": job.id,
         "sys.timestamp": int(time.time()),
-        "sys.time": datetime.now(timezone.utc).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
+        "sys.time": datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "sys.history": "\n".join(
             f"{'Human' if each.role == 'user' else 'Assistant'}: {each.text}" for each in job.turns
         ),

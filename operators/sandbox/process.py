@@ -205,7 +205,7 @@ async def _exchange(
             elif answer is task and line:
                 raise OperadError(f"this system cannot confine the process of code: {line.decode(errors='replace')}")
             message = json.loads(line) if line else None
-        except asyncio.TimeoutError as error:
+        except TimeoutError as error:
             raise CodeError(f"the snippet failed: TimeoutError: {_too_long(most)}") from error
         except ValueError as error:
             raise CodeError("main returned more than the limit output_chars; return less") from error

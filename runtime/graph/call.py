@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, TypeVar, cast
+from typing import Any, Self, TypeVar, cast
 
 from msgspec import Struct
 from msgspec.structs import replace
 from pydantic import BaseModel, JsonValue, ValidationError
-from typing_extensions import Self, TypedDict
+from typing_extensions import TypedDict
 
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import cache_key

@@ -14,7 +14,6 @@ share worker tasks, so a task does not identify a node.
 from __future__ import annotations
 
 import asyncio
-import sys
 import types
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator, Iterable
@@ -42,7 +41,7 @@ async def run_graph(start: Iterable[int], step: Step) -> None:
             awaited by then, as they are when the caller is cancelled.
     """
     ready = deque(start)
-    if sys.version_info >= (3, 11) and len(ready) == 1:
+    if len(ready) == 1:
         # As long as only one node is ready, it runs in the caller's task, because no other node can run beside it.
         task: Any = asyncio.current_task()
         cancelled = task.cancelling()

@@ -40,9 +40,9 @@ from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     import ssl
+    from typing import Self
 
     from openai import APIError, AsyncOpenAI
-    from typing_extensions import Self
 
 
 FILTER_CODES = ("content_filter", "content_policy_violation")

@@ -46,7 +46,7 @@ from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import AnswerSchema
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from operad.runtime.models.chat_model import ChatModel
     from operad.runtime.models.names import Located

@@ -6,7 +6,6 @@ import hashlib
 import json
 import os
 import re
-import sys
 import warnings
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -424,9 +423,6 @@ VENDORS: Mapping[str, Vendor] = {
 }
 """Vendors by the prefix of a model's name: ``anthropic:claude-opus-5-5``."""
 
-OLDEST_PYTHON = (3, 11)
-"""Oldest version of Python that pydantic-ai supports."""
-
 _FINISHES: Mapping[str, FinishReason] = {
     "stop": "stop",
     "length": "length",
@@ -718,12 +714,6 @@ class Provider:
 
     def _missing_extra(self) -> MissingExtraError:
         extra = self._vendor.extra
-        if sys.version_info[:2] < OLDEST_PYTHON:
-            oldest = ".".join(map(str, OLDEST_PYTHON))
-            return MissingExtraError(
-                f"{self._name}: the extra {extra!r} needs Python {oldest} or newer; use that, or the vendor's endpoint of "
-                "the OpenAI protocol: Model(NAME, base_url=…)"
-            )
         return MissingExtraError(
             f"{self._name} needs the extra {extra!r}, whose packages are not installed, or too old: "
             f"pip install 'operad[{extra}]'"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import random
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, is_dataclass, replace
@@ -28,7 +27,7 @@ from operad.runtime.values.message import Usage, WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.round_trip import message_of
 
-_TRANSIENT = (TimeoutError, asyncio.TimeoutError, ConnectionError)  # since Python 3.11, both are the same class
+_TRANSIENT = (TimeoutError, ConnectionError)
 
 
 def check_positive(what: str, whole: Collection[str] = (), **given: float | None) -> None:

@@ -439,7 +439,7 @@ def _error_text(error: BaseException) -> str:
 def _is_cancelled() -> bool:
     """Return True if the current task is being cancelled; False if only a task that a tool awaits was cancelled."""
     task = asyncio.current_task()
-    return getattr(task, "cancelling", lambda: 1)() > 0  # Python 3.10 cannot distinguish these
+    return task is not None and task.cancelling() > 0
 
 
 async def _concurrently(*calls: Any) -> list[ToolResult]:

@@ -18,7 +18,7 @@ from operad.runtime.values.errors import OperadError, RunningLoopError
 if TYPE_CHECKING:
     from concurrent.futures import Executor
 
-    from typing_extensions import TypeVarTuple, Unpack
+    from typing_extensions import TypeVarTuple
 
     Ts = TypeVarTuple("Ts")
 
@@ -75,9 +75,7 @@ class FakeClockLoop(asyncio.SelectorEventLoop):
         """Return the seconds since the loop was created, counting only time that tasks waited."""
         return self._now
 
-    def run_in_executor(
-        self, executor: Executor | None, func: Callable[[Unpack[Ts]], T], *args: Unpack[Ts]
-    ) -> asyncio.Future[T]:
+    def run_in_executor(self, executor: Executor | None, func: Callable[[*Ts], T], *args: *Ts) -> asyncio.Future[T]:
         """Call a function in an executor, as any event loop does; the clock waits for the function."""
         future = super().run_in_executor(executor, func, *args)
         self._jobs += 1

@@ -33,7 +33,7 @@ from operad.runtime.testing.wire import CHAT_COMPLETIONS, RESPONSES, Event, Turn
 from operad.runtime.values.errors import OperadError, describe
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
     from operad.runtime.models.api import Api
 

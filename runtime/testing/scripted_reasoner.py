@@ -21,7 +21,7 @@ from operad.runtime.values.json_like import JsonLike, as_json
 from operad.runtime.values.schema import SchemaMismatch
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 
 def _validated(task: Task, answer: str) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from difflib import SequenceMatcher
-from enum import Enum
+from enum import StrEnum
 from functools import cached_property
 
 from operad.runtime.values.near_names import did_you_mean
@@ -13,7 +13,7 @@ from operad.runtime.values.text import short_line, shortened
 from operad.runtime.values.value import Value
 
 
-class WorkflowStatus(str, Enum):
+class WorkflowStatus(StrEnum):
     """Verdict on a run (Chat2Graph, Workflow module, section 2.3), in falling priority.
 
         result = flow.run("Is this so? The moon has air.")

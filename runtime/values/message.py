@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, cast
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, Self, cast
 from uuid import uuid4
 
 from pydantic import (
@@ -19,7 +19,6 @@ from pydantic import (
     field_serializer,
     model_validator,
 )
-from typing_extensions import Self
 
 from operad.runtime.values.base_errors import InputError
 from operad.runtime.values.fault import Fault, WorkflowStatus, blamed_by, finding_lines, lesson_of, status_text

@@ -124,7 +124,7 @@ class Output(Generic[T]):
 
     def is_instance(self, value: Any) -> bool:
         """Return True if the type is a class, and the value an instance of it."""
-        return is_class(self.type) and not is_any_typeddict(self.type) and isinstance(value, self.type)
+        return isinstance(self.type, type) and not is_any_typeddict(self.type) and isinstance(value, self.type)
 
     @cached_property
     def _reader(self) -> Reader:
@@ -275,20 +275,15 @@ def is_type(declared: object) -> bool:
     return isinstance(declared, type) or get_origin(declared) is not None or hasattr(declared, "__value__")
 
 
-def is_class(kind: object) -> bool:
-    """Return True if a type is a class; False for ``list[str]``, which is an instance of `type` on Python 3.10."""
-    return isinstance(kind, type) and get_origin(kind) is None
-
-
 def name(kind: Any) -> str:
     """Return a type's name for error messages."""
     kind = get_args(kind)[0] if get_origin(kind) is Annotated else kind
-    return kind.__name__ if is_class(kind) else str(kind).replace("typing.", "")
+    return kind.__name__ if isinstance(kind, type) else str(kind).replace("typing.", "")
 
 
 def field_names(kind: Any) -> Collection[str] | None:
     """Return the names by which a model, dataclass or typed dict takes its fields; None if it may take others."""
-    if not (is_class(kind) and issubclass(kind, BaseModel)):
+    if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         try:
             hints = {} if hasattr(kind, "__pydantic_config__") else get_type_hints(kind, include_extras=True)
         except (NameError, TypeError):  # an annotation that only pydantic resolves

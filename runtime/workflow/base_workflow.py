@@ -10,12 +10,12 @@ from copy import copy
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Any, Literal, cast, get_args, overload
+from typing import Any, Literal, Self, cast, get_args, overload
 from weakref import finalize
 
 from msgspec.structs import replace as changed
 from pydantic import BaseModel, JsonValue
-from typing_extensions import Self, TypedDict, TypeVar, Unpack
+from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Listener, RunLog, Scope, current_scope
 from operad.runtime.events.log import check_listener

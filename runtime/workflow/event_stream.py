@@ -28,7 +28,7 @@ from operad.runtime.values.sync import end_sync, run_sync, running_loop
 from operad.runtime.workflow.run_handle import LiveRun, in_loop
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
+    from typing import Self
 
 Item = TypeVar("Item")
 E = TypeVar("E", bound=Event)

@@ -19,7 +19,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import FaultError, InputError, did_you_mean, shorten
 from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.output import Output, field_names, is_class
+from operad.runtime.values.output import Output, field_names
 from operad.runtime.values.output import name as name_of_type
 from operad.runtime.values.round_trip import message_of
 
@@ -103,7 +103,7 @@ class Parameter:
             given: The type of the operator's answers.
         """
         wants_number = any(self.output.type is number for number in (int, float, bool))
-        is_model = is_class(given) and issubclass(given, BaseModel) and not issubclass(given, RootModel)
+        is_model = isinstance(given, type) and issubclass(given, BaseModel) and not issubclass(given, RootModel)
         if not (wants_number and is_model) or _can_be_plain(cast("type[BaseModel]", given)):
             return ""
         wanted, gets = name_of_type(self.output.type), name_of_type(given)
@@ -218,7 +218,7 @@ def _special_of(annotation: Any) -> Special | None:
             return "reasoner"
         if kind is RunContext or get_origin(kind) is RunContext:
             return "context"
-        if is_class(kind) and issubclass(kind, Job):
+        if isinstance(kind, type) and issubclass(kind, Job):
             return "job"
     return None
 

@@ -583,6 +583,6 @@ def _is_failure(error: BaseException) -> bool:
     A CancelledError without a cancellation of the current task is an error that the operator raised.
     """
     if isinstance(error, asyncio.CancelledError):
-        cancelling = getattr(asyncio.current_task(), "cancelling", None)  # since Python 3.11
-        return cancelling is not None and not cancelling()
+        task = asyncio.current_task()
+        return task is not None and not task.cancelling()
     return isinstance(error, Exception | SystemExit)

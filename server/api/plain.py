@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
@@ -199,7 +199,7 @@ def _summary(run: ServedRun) -> RunSummary:
         id=run.id,
         expert=run.offer.name,
         state=run.shown_state,
-        created=datetime.fromtimestamp(run.began, timezone.utc),
+        created=datetime.fromtimestamp(run.began, UTC),
         accepted=run.message.accepted if run.message else None,
         status=run.message.status if run.message else None,
     )

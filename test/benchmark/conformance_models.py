@@ -221,8 +221,6 @@ def main() -> int:
     parser.add_argument("--peers", default=".venv-models/bin/python", help="a Python with the other libraries")
     parser.add_argument("--page", type=Path, metavar="FILE", help="write the tables between the marks of this file")
     args = parser.parse_args()
-    if sys.version_info < (3, 11):
-        parser.error("the clients of Anthropic, Google and Mistral need Python 3.11 or newer")
     peers = Peers(args.peers)
     libraries: dict[str, Library] = {
         "Operad": lambda endpoint, ask: asyncio.run(outcome(partial(ask_operad, endpoint.operad), ask))

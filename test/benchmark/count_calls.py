@@ -74,7 +74,7 @@ class Calls:
                 nearest = nearest or theirs
                 depth += 1
             caller = caller.f_back
-        name = getattr(frame.f_code, "co_qualname", frame.f_code.co_name)  # since Python 3.11
+        name = frame.f_code.co_qualname
         self.each.append((depth, file, name, file != nearest))
 
 

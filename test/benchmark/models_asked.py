@@ -167,7 +167,7 @@ async def _outcome(answer: Any, ask: Ask, found: Outcome, began: asyncio.Event) 
             return found
     try:
         return await asyncio.wait_for(running, SECONDS)
-    except asyncio.TimeoutError:
+    except TimeoutError:
         found.error = f"no end within {SECONDS} s"
     except Exception as error:  # noqa: BLE001 - it is the outcome
         causes: list[BaseException] = [error]

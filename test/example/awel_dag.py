@@ -2,7 +2,7 @@
 
     OPENAI_API_KEY=… python test/example/awel_dag.py
 
-It needs dbgpt, which is installed with operad on Python 3.10 and 3.11.
+It needs dbgpt, which the extra `awel` installs on Python 3.11.
 """
 
 import asyncio

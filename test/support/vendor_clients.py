@@ -2,7 +2,6 @@
 
 import json
 from base64 import b64decode, urlsafe_b64decode
-from importlib.util import find_spec
 from itertools import takewhile
 from typing import ClassVar
 
@@ -124,5 +123,4 @@ class GoogleClient:
         return [(content, part) for content in request["contents"] for part in content["parts"]]
 
 
-# pydantic-ai does not support Python 3.10
-VENDOR_CLIENTS = {"anthropic": AnthropicClient(), "google": GoogleClient()} if find_spec("pydantic_ai") else {}
+VENDOR_CLIENTS = {"anthropic": AnthropicClient(), "google": GoogleClient()}

@@ -4,10 +4,9 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from typing import Any, Literal
+from typing import Any, Literal, assert_type
 
 from pydantic import BaseModel
-from typing_extensions import assert_type
 
 from operad import (
     Action,

@@ -423,7 +423,7 @@ async def test_a_timeout_inside_a_step_is_the_steps_own() -> None:
         try:
             await asyncio.wait_for(asyncio.sleep(60 if node == 1 else 0), 0.01 if node == 1 else RENDEZVOUS)
             outcomes[node] = "done"
-        except asyncio.TimeoutError:
+        except TimeoutError:
             outcomes[node] = "too late"
 
     await run(fan(3), step)
@@ -441,7 +441,7 @@ async def test_a_timeout_block_ends_its_step_alone_and_those_after_it_run_undist
         task = asyncio.current_task()
         if node % 2 == 0:
             try:
-                async with asyncio.timeout(0):  # pyright: ignore[reportAttributeAccessIssue]
+                async with asyncio.timeout(0):
                     await asyncio.sleep(60)
             except TimeoutError:
                 late.append(node)

@@ -6,7 +6,6 @@ import asyncio
 import json
 import random
 import socketserver
-import sys
 import threading
 import time
 from concurrent.futures import CancelledError
@@ -579,7 +578,6 @@ async def test_cancelling_what_does_not_run_is_an_error_with_a_near_name(engine)
     await asyncio.wait([running])
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="before Python 3.11 a task does not know who cancelled it")
 async def test_an_operator_that_says_it_was_cancelled_though_nobody_did_it_has_failed(engine):
     def work():
         raise asyncio.CancelledError("mine")

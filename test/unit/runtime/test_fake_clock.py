@@ -85,11 +85,10 @@ def test_wait_for_gives_up_at_its_time():
     assert run_on_fake_clock(main()) == "in time"
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.timeout is new in Python 3.11")
 def test_a_timeout_block_gives_up_at_its_time():
     async def main():
         with pytest.raises(TimeoutError):
-            async with asyncio.timeout(5):  # pyright: ignore[reportAttributeAccessIssue]
+            async with asyncio.timeout(5):
                 await asyncio.sleep(6)
         return now()
 
@@ -249,7 +248,6 @@ async def test_inside_a_running_loop_it_says_what_to_do():
         run_on_fake_clock(asyncio.sleep(0))
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="asyncio.Runner is new in Python 3.11")
 def test_the_loop_serves_a_runner():
     async def main():
         await asyncio.to_thread(int)

@@ -152,7 +152,6 @@ async def test_whatever_a_tool_gives_back_a_model_is_told_something(value, said)
     assert (await told(("give", {}), gives(value))).startswith(said)
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 cannot tell who was cancelled")
 async def test_a_tool_that_was_cancelled_by_itself_ends_nothing_but_itself(in_a_run):
     async with ScriptedModel([CallTools([("give", {})]), Say("I see.")]) as endpoint:
         task = Task(job=Job(goal="Go on."), instruction="Help.", tools=(gives(asyncio.CancelledError("inside")),))

@@ -175,7 +175,7 @@ def test_bytes_among_the_outputs_do_not_keep_a_message_from_becoming_json():
 
 
 def test_the_message_of_a_text_is_what_validation_makes_of_it():
-    class Colour(str, Enum):
+    class Colour(str, Enum):  # noqa: UP042 - as users write it
         RED = "red"
 
     for text in ("plain", Colour.RED):

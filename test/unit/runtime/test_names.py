@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import sys
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -330,7 +329,6 @@ def test_the_variable_of_a_vendors_package_moves_address_key_and_price(environme
     assert Model(name, base_url="https://other.example").located().key == ""
 
 
-@pytest.mark.skipif(sys.version_info < (3, 11), reason="pydantic-ai does not support Python 3.10")
 @pytest.mark.parametrize("name", ["anthropic:claude-sonnet-5", "google:gemini-2.5-flash"])
 async def test_an_address_that_is_given_wins_over_the_variable_of_the_vendors_package(environment, name, web):
     address = await web.serve(web.reply(b"no", 400))

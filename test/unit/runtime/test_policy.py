@@ -249,7 +249,6 @@ def test_the_last_attempts_error_is_raised_and_names_it(engine):
     [
         (ConnectionResetError(), True),
         (TimeoutError(), True),
-        (asyncio.TimeoutError(), True),
         (OperatorTimeoutError("too slow"), True),
         (ModelError("busy", transient=True), True),
         (ModelError("no such model"), False),

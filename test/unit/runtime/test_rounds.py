@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import inspect
-import sys
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -464,7 +463,7 @@ FINAL = [
     PausedError("run", []),
     RunningLoopError("loop"),
     SystemExit(3),
-    *([asyncio.CancelledError()] if sys.version_info >= (3, 11) else []),  # before, nobody can tell whose it is
+    asyncio.CancelledError(),
 ]
 PLACES = ["alone", "in a workflow", "in a map", "as the fallback"]
 ENDS = [(place, error) for place in PLACES for error in FINAL if isinstance(error, Exception) or place in PLACES[:2]]

@@ -74,7 +74,7 @@ class Color(enum.Enum):
     RED = "red"
 
 
-class Word(str, enum.Enum):
+class Word(str, enum.Enum):  # noqa: UP042 - as users write it
     RED = "red"
 
 
@@ -202,7 +202,7 @@ Numbers = RootModel[list[int]]
 Shortened = Annotated[
     int, PlainSerializer(lambda number: hex(number), return_type=str), BeforeValidator(lambda text: int(text, 16))
 ]
-NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 6, tzinfo=dt.timezone.utc)
+NOON = dt.datetime(2026, 1, 2, 12, 0, 0, 6, tzinfo=dt.UTC)
 
 EXACT: dict[str, tuple[Any, Any]] = {
     "a field output": (Answer, Answer(output="x")),

@@ -295,7 +295,7 @@ class Everything(BaseModel):
     """Values of types that JSON lacks, under the name that a message gives to a plain value."""
 
     output: Decimal = Decimal("1.10")
-    at: dt.datetime = dt.datetime(2026, 1, 2, tzinfo=dt.timezone.utc)
+    at: dt.datetime = dt.datetime(2026, 1, 2, tzinfo=dt.UTC)
     tags: set[str] = {"a", "b"}
     by_number: dict[int, tuple[int, str]] = {1: (2, "x")}
     deep: dict[str, Any] = {"items": [1], "output": {"output": None}}

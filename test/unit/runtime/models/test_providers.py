@@ -12,7 +12,6 @@ from vendor_clients import VENDOR_CLIENTS
 from vendor_endpoints import KEY, AnthropicEndpoint, GoogleEndpoint
 
 from operad.runtime.events import SettingsDropped
-from operad.runtime.models import providers
 from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, Thinking, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.providers import Provider, is_recursive
@@ -23,8 +22,6 @@ from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import AnswerSchema
-
-pytestmark = pytest.mark.skipif(sys.version_info < (3, 11), reason="pydantic-ai does not support Python 3.10")
 
 ASKED = [Message.system("Be brief."), Message.user("How warm is it?")]
 HELLO = [Message.user("hello")]
@@ -397,13 +394,6 @@ async def test_a_vendor_without_its_extra_names_the_command_that_installs_it(mon
     monkeypatch.setitem(sys.modules, "pydantic_ai.models", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'operad\[anthropic\]'$"):
         await Model("anthropic:claude-opus-5-5", api_key=KEY).complete(HELLO)
-
-
-async def test_python_without_support_is_named(monkeypatch):
-    monkeypatch.setitem(sys.modules, "pydantic_ai.models", None)
-    monkeypatch.setattr(providers, "OLDEST_PYTHON", (99, 0))
-    with pytest.raises(MissingExtraError, match=r"needs Python 99\.0 or newer"):
-        await Model("google:gemini-3-pro", api_key=KEY).complete(HELLO)
 
 
 def test_importing_operad_imports_no_vendor():
