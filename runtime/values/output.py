@@ -284,8 +284,9 @@ def name(kind: Any) -> str:
 def field_names(kind: Any) -> Collection[str] | None:
     """Return the names by which a model, dataclass or typed dict takes its fields; None if it may take others."""
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
+        of_pydantic = hasattr(cast("Any", kind), "__pydantic_config__")
         try:
-            hints = {} if hasattr(kind, "__pydantic_config__") else get_type_hints(kind, include_extras=True)
+            hints = {} if of_pydantic else get_type_hints(kind, include_extras=True)
         except (NameError, TypeError):  # an annotation that only pydantic resolves
             return None
         has_alias = any(get_origin(hint) is Annotated for hint in hints.values())  # perhaps
