@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.format import Format, Greeting, foreign
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.overlay import apply_difference
 from operad.flows.formats.shapes import Fields, fields_of, list_of, texts_of
-from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.apps import app_of_graph

@@ -44,10 +44,9 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
 from operad.flows.formats.plain import is_plain
-from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
-from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.errors import Issue
 
 
 def _read(data: bytes, name: str) -> NodeGraph:
@@ -91,31 +90,9 @@ def _losses(graph: NodeGraph) -> list[Issue]:
     ]
 
 
-def dump_over(graph: NodeGraph, old: bytes) -> bytes:
-    """Return the file of a changed workflow that keeps the text of the file from which it was read.
-
-    Args:
-        graph: The changed workflow.
-        old: The file from which it was read. Unchanged nodes and fields keep their exact text and the comments before
-            them; comments before a removed entry are removed, too.
-
-    Returns:
-        The file; as `dump` writes it if the old text cannot be kept.
-
-    Raises:
-        InvalidError: Values of the workflow are nested too deep.
-    """
-    fresh = dump(graph)
-    try:
-        written = dump(load(old, graph.name))
-    except InvalidError:
-        return fresh
-    return keep_text(old, written, fresh, lambda data: load(data, graph.name))
-
-
-OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines, dump_over=dump_over)
+OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines)
 """Format of Operad's own YAML of typed nodes."""
 
 load, losses = OPERAD.load, OPERAD.losses
 
-__all__ = ["OPERAD", "dump", "dump_over", "is_it", "load", "losses", "node_lines"]
+__all__ = ["OPERAD", "dump", "is_it", "load", "losses", "node_lines"]
