@@ -225,7 +225,7 @@ def _list_rows(part: Part, was: yaml.SequenceNode, now: yaml.SequenceNode) -> li
     if len(part.entries) != len(was.value):
         return None
     rows: list[_Row] = []
-    for begin, end, first, last in _pairs(
+    for begin, end, first, last in pairs(
         [_content(item) for item in was.value], [_content(item) for item in now.value]
     ):
         paired = min(end - begin, last - first)
@@ -238,21 +238,21 @@ _MOST_COMPARED = 10**7
 """Maximum product of the lengths of two lists that are compared item by item, as that may take as many steps."""
 
 
-def _pairs(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
+def pairs(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
     """Yield the stretches of two lists that belong together: equal ones, and what lies between them."""
     begin = next(
         (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
     )
     rest = before[begin:], after[begin:]
-    pairs = zip(reversed(rest[0]), reversed(rest[1]), strict=False)
-    tail = next((n for n, (a, b) in enumerate(pairs) if a != b), min(map(len, rest)))
+    ends = zip(reversed(rest[0]), reversed(rest[1]), strict=False)
+    tail = next((n for n, (a, b) in enumerate(ends) if a != b), min(map(len, rest)))
     rest = rest[0][: len(rest[0]) - tail], rest[1][: len(rest[1]) - tail]
     yield 0, begin, 0, begin
     if len(rest[0]) * len(rest[1]) > _MOST_COMPARED:
         yield begin, begin + len(rest[0]), begin, begin + len(rest[1])
     else:
-        for _, *ends in SequenceMatcher(None, *rest, False).get_opcodes():
-            first, last, new_first, new_last = (begin + end for end in ends)
+        for _, *places in SequenceMatcher(None, *rest, False).get_opcodes():
+            first, last, new_first, new_last = (begin + place for place in places)
             yield first, last, new_first, new_last
     yield len(before) - tail, len(before), len(after) - tail, len(after)
 
@@ -334,7 +334,9 @@ class Editor:
         if kept is None:
             raise NotKeptError
         changed = f"{self._text[:begin]}{kept}{self._text[self._end(root) :]}"
-        is_last = changed.endswith(self._text[self._text.rfind("\n", 0, -1) + 1 :])  # a new line may need its end
+        is_last = not root.is_block or changed.endswith(
+            self._text[self._text.rfind("\n", 0, -1) + 1 :]
+        )  # a new line may need its end
         return changed.removesuffix(self._end_of_file) if is_last else changed
 
     def _root(self) -> Part | None:
