@@ -309,7 +309,8 @@ def is_it(data: bytes) -> bool:
 
 
 _KEYS_OF_OTHERS = re.compile(
-    rb"""^operad\b|["']?\b(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""^operad\b(?![ \t]*:)|["']?\b(schema_version|param|nodes_info|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""|\bmodel["']?\s*:\s*\{?\s*(?:[\w"']+\s*:[^\n{},]*[\n,]\s*)*["']?params["']?\s*:"""
     rb"""|["'](inputParams|inputAnchors|[a-zA-Z]+Agentflow)["']""",
     re.MULTILINE,
 )

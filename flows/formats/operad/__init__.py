@@ -67,10 +67,15 @@ def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
 def is_it(data: bytes) -> bool:
     """Return True if a file has the keys of such a file, no key of another format, and no list of tasks as its nodes."""
     keys = re.findall(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", data[:MAX_BYTES], re.MULTILINE)
-    return b"nodes" in keys and not re.search(
-        rb"^(schema_version|kind|version|app|viewport)[ \t]*:|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
-        data[:MAX_BYTES],
-        re.MULTILINE,
+    return (
+        b"nodes" in keys
+        and not re.search(
+            rb"^(schema_version|kind|version|app|viewport)[ \t]*:"
+            rb"|^edges[ \t]*:[ \t]*\r?\n(?:[ \t-][^\n]*\n){0,9}?[ \t-][^\n]*\bsource[\"']?[ \t]*:"  # ours lead `from` and `to`
+            rb"|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
+            data[:MAX_BYTES],
+            re.MULTILINE,
+        )
     )
 
 
