@@ -233,6 +233,8 @@ def test_a_node_that_came_and_went_leaves_no_trace_in_any_format(form, data):
         more = apply(graph, [AddNode(id="777", type="template-transform", params={"template": "x"})]).graph
     except InvalidError:
         pytest.skip("its nodes are of other types")
+    if form.name == "comfyui":
+        pytest.skip("the page counts the ids that a file ever had")
     with_node = form.dump_keeping_text(more, data)
     without = apply(form.load(with_node, "it"), [RemoveNode(node="777", edges="cut")]).graph
     assert form.dump_keeping_text(without, with_node) == data
@@ -276,7 +278,7 @@ def test_an_edge_that_was_cut_and_a_renamed_input_leave_other_nodes_alone(name, 
 
 STYLES = [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}, {}, {"indent": 4, "ensure_ascii": False}]
 API = {
-    "1": {"class_type": "Text", "inputs": {"text": "né \U0001f600", "scale": 1.50, "size": []}},
+    "1": {"class_type": "Text", "inputs": {"text": "né \U0001f600", "scale": 1.50, "size": {"__value__": []}}},
     "2": {"class_type": "Show", "inputs": {"text": ["1", 0], "on": True}},
 }
 
@@ -291,12 +293,12 @@ def test_json_keeps_its_layout(style, end):
 
 
 def test_code_keeps_its_comments_and_its_layout():
-    code = "# first\n\nX_1 = A( a=1 )  # 1\n# then\nB(x = X_1, n=2)  # 2\n# end\n"
+    code = "# first\n\nVALUE_1 = A( a=1 )  # 1\n# then\nB(x = VALUE_1, n=2)  # 2\n# end\n"
     form = FORMATS["comfyui-code"]
     edited = apply(form.load(code, "it"), [SetParam(node="2", path="n", value=3)]).graph
     after = form.dump_keeping_text(edited, code.encode()).decode().splitlines()
     assert form.load("\n".join(after), "it") == edited
-    assert [line for line in code.splitlines() if line not in after] in ([], ["B(x = X_1, n=2)  # 2"])
+    assert after == [*code.splitlines()[:4], "B(n=3, x=VALUE_1)  # 2", "# end"]
 
 
 FLOW = """\
@@ -310,7 +312,7 @@ icon: plugin_icon/workflow.png
 nodes:
   - {id: "100001", type: start, title: S, parameters: {node_outputs: {q: {type: string, required: true}}}}
   # asks
-  - id: "2"
+  - id: "100002"
     type: llm
     title: "Ask"
     parameters:
@@ -320,10 +322,10 @@ nodes:
         - {name: prompt, input: {type: string, value: "Say {{a}}"}}
         - {name: systemPrompt, input: {type: string, value: Be brief.}}
       node_outputs: {output: {type: string}}
-  - {id: "900001", type: end, title: E, parameters: {node_inputs: [{name: r, input: {type: string, value: {path: output, ref_node: "2"}}}], terminatePlan: returnVariables}}
+  - {id: "900001", type: end, title: E, parameters: {node_inputs: [{name: r, input: {type: string, value: {path: output, ref_node: "100002"}}}], terminatePlan: returnVariables}}
 edges:
-  - {source_node: "100001", target_node: "2"}
-  - {source_node: "2", target_node: "900001"}
+  - {source_node: "100001", target_node: "100002"}
+  - {source_node: "100002", target_node: "900001"}
 """
 
 
@@ -333,7 +335,7 @@ def test_an_archive_keeps_the_text_of_its_files_and_what_a_node_says_besides():
         archive.writestr("W/MANIFEST.yml", "type: Workflow\nversion: 1.0.0\nmain: {id: 1, name: t}  # main\n")
         archive.writestr("W/workflow/t-draft.yaml", FLOW)
     form = FORMATS["coze"]
-    edited = apply(form.load(stream.getvalue(), "t"), [SetParam(node="2", path="system", value="Be long.")]).graph
+    edited = apply(form.load(stream.getvalue(), "t"), [SetParam(node="100002", path="system", value="Be long.")]).graph
     with zipfile.ZipFile(io.BytesIO(form.dump_keeping_text(edited, stream.getvalue()))) as archive:
         assert archive.read("W/workflow/t-draft.yaml").decode() == FLOW.replace("Be brief.", "Be long.")
 
