@@ -134,7 +134,7 @@ def _dump_over(graph: NodeGraph, old: bytes) -> bytes:
     try:
         made = keep_texts(old, _write(_read(old, name)), new)
         return made if _read(made, name) == _read(new, name) else new
-    except InvalidError:  # the old file is no such archive
+    except InvalidError:  # the old file is not such archive
         return new
 
 
