@@ -116,7 +116,7 @@ def convert(
         str | None,
         typer.Option(
             "--into",
-            metavar="FILE.png",
+            metavar="FILE",
             help="Write the workflow into this file, of which the rest stays, such as the pixels of a picture; with -o "
             "into a copy of it.",
         ),
@@ -148,8 +148,6 @@ def convert(
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(into or output, to, found, known)
-    if into and wanted.dump_over is None:
-        raise InputError(f"--into {into}: a file of the format {wanted.name} is always written anew; write it by -o")
     missing = wanted.losses(graph)
     lines = found.lines(data)
     remarks = placed_remarks(graph, lines) if (wanted.runs or not found.runs) and wanted.name != found.name else ()

@@ -9,8 +9,10 @@ from typing import Any, NamedTuple, cast
 
 from operad.configs.reading import name_functions, name_operators, places
 from operad.flows.edit.paths import Step, path_of
+from operad.flows.formats.kept_text import edited
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.flows.formats.yaml_edit import Alias, NotKeptError, anchored, edited, values_of
+from operad.flows.formats.yaml_edit import NotKeptError, anchored, values_of
+from operad.flows.formats.yaml_text import Alias
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError
 

@@ -15,11 +15,13 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator, Mapping
+from functools import partial
 from typing import Any, cast
 
 from operad.flows.check import Checker, NodeType
 from operad.flows.formats.format import Format, foreign
 from operad.flows.formats.json_text import read_json, read_text
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import fields_of, json_or_text, list_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import NodeOperator
@@ -78,6 +80,25 @@ def _write(graph: NodeGraph) -> bytes:
     else:
         text += "\n"
     return text.encode("utf-8", errors="replace")
+
+
+def _dump_over(graph: NodeGraph, old: bytes) -> bytes:
+    """Return the file of a changed workflow; what is unchanged keeps its text, also in a whole response of a model."""
+    new, load = _write(graph), partial(_read, name=graph.name)
+    try:
+        texts = [_split(data.decode("utf-8")) for data in (old, _write(load(old)), new)]
+        [before, text, after], was, now = texts[0], *(parts[1].encode() for parts in texts[1:])
+        made = keep_text(text.encode(), was, now, lambda data: load(before.encode() + data + after.encode()))
+        result = before.encode() + made + after.encode()
+        return result if load(result) == load(new) else new
+    except (InvalidError, UnicodeDecodeError):
+        return new
+
+
+def _split(text: str) -> tuple[str, str, str]:
+    """Return the JSON of a file, with what is before and after it: all up to a tag and from it on."""
+    tag = None if text.removeprefix("\ufeff").lstrip().startswith("{") else _TAG.search(text)
+    return (text[: tag.start(1)], tag[1], text[tag.end(1) :]) if tag else ("", text, "")
 
 
 def is_it(data: bytes) -> bool:
@@ -299,7 +320,9 @@ def _check(graph: NodeGraph) -> list[Issue]:
     return issues_of(graph, NODE_TYPES)
 
 
-CHAT2WORKFLOW = Format(NAME, ".chat2workflow.json", is_it, _read, _write, _losses, _check, node_lines)
+CHAT2WORKFLOW = Format(
+    NAME, ".chat2workflow.json", is_it, _read, _write, _losses, _check, node_lines, dump_over=_dump_over
+)
 """Format of Chat2Workflow: its JSON, or a whole response of a model with it."""
 
 load, dump, losses = CHAT2WORKFLOW.load, CHAT2WORKFLOW.dump, CHAT2WORKFLOW.losses

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from operad.flows.check import check
 from operad.flows.formats.fields import Remark
 from operad.flows.formats.json_text import MAX_BYTES
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import file_secrets, without_file_secrets
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
-from operad.runtime.values.errors import InputError, Issue, shorten
+from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
 
 _DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
 """Keys of a stored difference between a file and what its format would write by itself (`formats.overlay`)."""
@@ -101,7 +103,7 @@ class Format:
         lines: Function that returns the line of each node of a readable file by its id, counted from 1, as far as known.
         runs: True if its nodes have the types of Operad, so that its workflows can run here.
         dump_over: Function that writes a workflow over the file that it was read from, and keeps the text of what is
-            unchanged; None for a format that is always written anew.
+            unchanged; None for files of one JSON or YAML text, in which `keep_text` keeps it.
         remarks: Function that yields how an imported workflow behaves differently here, from its `extra`.
         titles: Function that returns the titles of the nodes of an imported workflow, by their ids.
         greeting: Function that returns the greeting of an imported workflow.
@@ -180,7 +182,13 @@ class Format:
             old: The file of this format that the workflow was read from; None for a new file.
         """
         graph = self._writable(graph)
-        return self.dump(graph) if old is None or self.dump_over is None else self.dump_over(graph, old)
+        if old is None or self.dump_over:
+            return self.dump_over(graph, old) if old is not None and self.dump_over else self.writer(graph)
+        new, load = self.writer(graph), partial(self.load, name=graph.name)
+        try:
+            return keep_text(old, self.writer(load(old)), new, load)
+        except InvalidError:
+            return new
 
 
 def without_instructions(graph: NodeGraph) -> Iterator[Issue]:

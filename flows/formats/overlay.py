@@ -1,4 +1,4 @@
-"""Difference of two plain values, and its application; it keeps data that Operad would not write by itself.
+"""Differences of plain values, and their application; they keep data that Operad would not write by itself.
 
 A change is a plain value itself, so that a file can hold it: ``{"was": x, "is": y}`` for a different value, with a digest
 in place of an `x` that is not short, ``{"is": y}`` for an additional value, ``{"at": {key: change}, "without": {key: x}}``
@@ -126,6 +126,40 @@ def _changed_mapping(made: dict[str, Any], difference: Change, sure: bool, deriv
         else:
             found[key] = apply_difference(value, how, sure=certain, derived=derived)
     return found | {key: changes[key]["is"] for key in changes if key not in made and _adds(changes[key])}
+
+
+def merged(given: Any, was: Any, now: Any) -> Any:
+    """Return a value with what turns `was` into `now`; everything else stays as it is given.
+
+    Items of lists belong together if they have the same ``name``, else if they have the same place.
+
+    Example:
+        >>> merged({"a": 1, "more": 2}, {"a": "1", "b": 3}, {"a": "1", "b": 4})
+        {'a': 1, 'more': 2, 'b': 4}
+    """
+    if was == now:
+        return given
+    if isinstance(given, list) and isinstance(was, list) and isinstance(now, list):
+        lists = [cast("list[Any]", each) for each in cast("tuple[Any, ...]", (given, was, now))]
+        if all(named := [_by_name(each) for each in lists]):
+            return list(merged(*named).values())
+        if len({len(each) for each in lists}) == 1:
+            return [merged(*items) for items in zip(*lists, strict=True)]
+    if not (isinstance(given, dict) and isinstance(was, dict) and isinstance(now, dict)):
+        return now
+    old, before, after = (cast("dict[str, Any]", each) for each in cast("tuple[Any, ...]", (given, was, now)))
+    kept = {
+        key: merged(value, before[key], after[key]) if key in before and key in after else after.get(key, value)
+        for key, value in old.items()
+        if key in after or key not in before
+    }
+    return kept | {key: value for key, value in after.items() if key not in old and value != before.get(key, ...)}
+
+
+def _by_name(items: list[Any]) -> dict[str, Any]:
+    """Return the items of a list by their names; empty unless all have different ones."""
+    found = {str(name): item for item in items if (name := _mapping(item).get("name")) is not None}
+    return found if len(found) == len(items) else {}
 
 
 def _adds(how: Any) -> bool:

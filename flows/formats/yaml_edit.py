@@ -10,43 +10,29 @@ An alias is a value of its own, `Alias`: a change of what it stands for is a cha
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import SequenceMatcher
+from itertools import pairwise
 from typing import Any, NamedTuple, cast
 
 import yaml
 
 from operad.flows.formats.yaml_text import Alias, list_node, on_one_line, serialized, value_node
 from operad.runtime.values.document import parse_words
-from operad.runtime.values.errors import InputError, InvalidError
+from operad.runtime.values.errors import InputError
 
 Step = str | int
 
 _MAP = "tag:yaml.org,2002:map"
+
+_NOTHING = value_node(None)
 
 _ANCHOR = re.compile(r"&\S+[ \t]*(?:#[^\n]*)?(?:\r?\n[ \t]*(?:#[^\n]*)?(?=\r?\n))*\r?\n( *)")
 """Anchor of a block, up to its first entry."""
 
 DEEPEST = 60
 """Depth to which values are compared; a deeper text is written anew."""
-
-
-def keep_text(old: bytes, was: bytes, new: bytes, read: Callable[[bytes], Any]) -> bytes:
-    """Return a changed file, in which unchanged values keep their old text; `new` if that is impossible.
-
-    Args:
-        old: The file as a person wrote it.
-        was: The values of that file as the format writes them.
-        new: The changed values, written likewise; changed and new values get the layout that they have here.
-        read: Function that returns the values of a file; the values of the result are those of `new`.
-    """
-    try:
-        before, after = (yaml.compose(text, Loader=yaml.CSafeLoader) for text in (was, new))
-        merged = _Editor(old.decode()).edited(before, after).encode()
-        return merged if read(merged) == read(new) else new
-    except (NotKeptError, yaml.YAMLError, InvalidError, UnicodeDecodeError):
-        return new
 
 
 def values_of(text: str) -> Any:
@@ -65,29 +51,6 @@ def values_of(text: str) -> Any:
     return None if part is None else _with_aliases(part, value)
 
 
-def edited(text: str, values: Any) -> str:
-    r"""Return a YAML text with other values; everything that stays the same keeps its text.
-
-    Example:
-        >>> edited("a: 1  # one\nb: [x,  y]\n", {"a": 2, "b": ["x", "y", "z"]})
-        'a: 2  # one\nb: [x,  y, z]\n'
-
-    Args:
-        text: The text.
-        values: The wanted values, in which each alias is an `Alias`.
-
-    Raises:
-        NotKeptError: A text with these values cannot be made so, for example as an alias would precede its anchor.
-    """
-    try:
-        changed = _Editor(text).edited(value_node(values_of(text)), value_node(values))
-        if values_of(changed) == values:
-            return changed
-    except InvalidError as error:
-        raise NotKeptError from error
-    raise NotKeptError
-
-
 class NotKeptError(InputError):
     """Text that cannot be changed without touching what stays the same."""
 
@@ -100,7 +63,7 @@ class Part:
     """A value in a YAML text.
 
     Attributes:
-        begin: Position of its first character, or of its anchor; for the entries of a block, see `_Editor`.
+        begin: Position of its first character, or of its anchor; for the entries of a block, see `Editor`.
         end: Position after its last character; comments and blank lines that follow are not included.
         column: Column of its first entry, or of its first character.
         kind: "scalar", "list", "map" or "alias".
@@ -241,9 +204,10 @@ def _mapping_rows(part: Part, was: yaml.MappingNode, now: yaml.MappingNode) -> l
     old = {key.text: place for place, key in enumerate(part.keys)}
     if len(old) < len(part.keys):
         return None
+    renamed = _renamed(before, {name: value for name, (_, value) in after.items()})
     return [
-        _Row(old.get(key), after[key][0], before.get(key), after[key][1])
-        for key in _order(list(old), list(before), list(after))
+        _Row(old.get(renamed.get(key, key)), after[key][0], before.get(renamed.get(key, key)), after[key][1])
+        for key in _order(list(old), list(before), list(after), renamed)
     ]
 
 
@@ -252,19 +216,66 @@ def _list_rows(part: Part, was: yaml.SequenceNode, now: yaml.SequenceNode) -> li
     was_ids, now_ids = _ids(was), _ids(now)
     if was_ids and now_ids and all(old_ids) and len(set(old_ids)) == len(old_ids):
         old = {name: place for place, name in enumerate(old_ids)}
-        was_by_id, now_by_id = dict(zip(was_ids, was.value, strict=True)), dict(zip(now_ids, now.value, strict=True))
+        before, after = dict(zip(was_ids, was.value, strict=True)), dict(zip(now_ids, now.value, strict=True))
+        renamed = _renamed(before, after)
         return [
-            _Row(old.get(key), None, was_by_id.get(key), now_by_id[key]) for key in _order(old_ids, was_ids, now_ids)
+            _Row(old.get(renamed.get(key, key)), None, before.get(renamed.get(key, key)), after[key])
+            for key in _order(old_ids, was_ids, now_ids, renamed)
         ]
     if len(part.entries) != len(was.value):
         return None
     rows: list[_Row] = []
-    before, after = ([_content(item) for item in node.value] for node in (was, now))
-    for _, begin, end, first, last in SequenceMatcher(None, before, after, False).get_opcodes():
+    for begin, end, first, last in pairs(
+        [_content(item) for item in was.value], [_content(item) for item in now.value]
+    ):
         paired = min(end - begin, last - first)
         rows += [_Row(begin + n, None, was.value[begin + n], now.value[first + n]) for n in range(paired)]
         rows += [_Row(None, None, None, now.value[n]) for n in range(first + paired, last)]
     return rows
+
+
+_MOST_COMPARED = 10**7
+"""Maximum product of the lengths of two lists that are compared item by item, as that may take as many steps."""
+
+
+def pairs(before: Sequence[Any], after: Sequence[Any]) -> Iterator[tuple[int, int, int, int]]:
+    """Yield the stretches of two lists that belong together: equal ones, and what lies between them."""
+    begin = next(
+        (n for n, (a, b) in enumerate(zip(before, after, strict=False)) if a != b), min(len(before), len(after))
+    )
+    rest = before[begin:], after[begin:]
+    ends = zip(reversed(rest[0]), reversed(rest[1]), strict=False)
+    tail = next((n for n, (a, b) in enumerate(ends) if a != b), min(map(len, rest)))
+    rest = rest[0][: len(rest[0]) - tail], rest[1][: len(rest[1]) - tail]
+    yield 0, begin, 0, begin
+    if len(rest[0]) * len(rest[1]) > _MOST_COMPARED:
+        yield begin, begin + len(rest[0]), begin, begin + len(rest[1])
+    else:
+        for _, *places in SequenceMatcher(None, *rest, False).get_opcodes():
+            first, last, new_first, new_last = (begin + place for place in places)
+            yield first, last, new_first, new_last
+    yield len(before) - tail, len(before), len(after) - tail, len(after)
+
+
+def _renamed(before: Mapping[str, yaml.Node], after: Mapping[str, yaml.Node]) -> dict[str, str]:
+    """Return the old names of entries that got other ones: mappings in the same place with mostly the same content."""
+    gone, new = [key for key in before if key not in after], [key for key in after if key not in before]
+    if not gone or not new:
+        return {}
+    follows = {key: last for last, key in pairwise(["", *before])}
+    found: dict[str, str] = {}
+    for last, key in pairwise(["", *after]):
+        old = next((each for each in gone if follows[each] == found.get(last, last)), None) if key in new else None
+        if old is not None and _is_alike(before[old], after[key]):
+            found[key] = old
+    return found
+
+
+def _is_alike(old: yaml.Node, new: yaml.Node) -> bool:
+    if not isinstance(old, yaml.MappingNode) or not isinstance(new, yaml.MappingNode):
+        return False
+    fields = [{(key.value, _content(value)) for key, value in node.value} for node in (old, new)]
+    return 2 * len(fields[0] & fields[1]) >= max(len(fields[0]), len(fields[1]))
 
 
 def _ids(node: yaml.SequenceNode) -> list[str]:
@@ -278,11 +289,13 @@ def _ids(node: yaml.SequenceNode) -> list[str]:
     return ids if len(set(ids)) == len(node.value) else []
 
 
-def _order(old: Sequence[str], was: Sequence[str], now: Sequence[str]) -> Sequence[str]:
+def _order(old: Sequence[str], was: Sequence[str], now: Sequence[str], renamed: Mapping[str, str]) -> Sequence[str]:
     """Return the keys of the changed text in the order of the old text, each new key after the key that it follows.
 
     If the change moved keys, return them in the new order.
     """
+    new_names = {name: key for key, name in renamed.items()}
+    old, was = ([new_names.get(key, key) for key in keys] for keys in (old, was))
     now_keys, old_keys, was_keys = set(now), set(old), set(was)
     if [key for key in was if key in now_keys] != [key for key in now if key in was_keys]:
         return now
@@ -300,7 +313,7 @@ def _order(old: Sequence[str], was: Sequence[str], now: Sequence[str]) -> Sequen
 # Text
 
 
-class _Editor:
+class Editor:
     """Editor of one text.
 
     The text of a block begins with the comments before its first entry, if that is on a line of its own, and ends with
@@ -308,17 +321,26 @@ class _Editor:
     """
 
     def __init__(self, text: str) -> None:
-        self._text = text if not text or text.endswith("\n") else f"{text}\n"
+        self._end_of_file = "\n" if text and not text.endswith("\n") else ""
+        self._text = f"{text}{self._end_of_file}"
 
     def edited(self, was: yaml.Node | None, now: yaml.Node | None) -> str:
-        root = part_of(self._text)
-        if root is None or root.kind != "map" or was is None or now is None:
+        """Return the text with other values: with what turns the first of two versions of them into the second."""
+        root = self._root()
+        if root is None or root.kind == "scalar" or was is None or now is None:
             raise NotKeptError
         begin = self._entry_begin(root, 0) if root.is_block else root.begin  # comments at the top are of the file
         kept = self._kept(root, was, now, begin)
         if kept is None:
             raise NotKeptError
-        return f"{self._text[:begin]}{kept}{self._text[self._end(root) :]}"
+        changed = f"{self._text[:begin]}{kept}{self._text[self._end(root) :]}"
+        is_last = not root.is_block or changed.endswith(
+            self._text[self._text.rfind("\n", 0, -1) + 1 :]
+        )  # a new line may need its end
+        return changed.removesuffix(self._end_of_file) if is_last else changed
+
+    def _root(self) -> Part | None:
+        return part_of(self._text)
 
     def _kept(self, part: Part, was: yaml.Node | None, now: yaml.Node, begin: int) -> str | None:
         """Return the text of a value at its place; None if it has to be written anew."""
@@ -339,25 +361,35 @@ class _Editor:
         """Return a list or a mapping in brackets; entries that stay keep what separates them from those before."""
         starts = [each.begin for each in part.keys or part.entries]
         ends = [max(start, entry.end) for start, entry in zip(starts, part.entries, strict=True)]
+        opening = self._text[part.begin : starts[0]]
+        between = self._text[ends[0] : starts[1]] if len(starts) > 1 else self._comma(opening)
+        between = between if "#" not in between else ", "
         written: list[str] = []
         for row in rows:
-            separator = ", "
+            separator = between
             if row.place is not None:
-                value = part.entries[row.place]
+                value, key = part.entries[row.place], part.keys[row.place] if part.keys else None
+                head = self._text[starts[row.place] : value.begin]
+                if row.key and key and row.key.value != key.text:
+                    head = self._in_brackets(row._replace(now=_NOTHING), part)[: -len("null")]
                 kept = self._kept(value, row.was, row.now, value.begin)
-                text = (
-                    self._in_brackets(row) if kept is None else f"{self._text[starts[row.place] : value.begin]}{kept}"
-                )
+                if kept is None and (not key or ":" in self._text[key.end : value.begin]):
+                    kept = self._in_brackets(row._replace(key=None), part)
+                text = self._in_brackets(row, part) if kept is None else f"{head}{kept}"
                 separator = self._text[ends[row.place - 1] : starts[row.place]] if row.place else separator
             else:
-                text = self._in_brackets(row)
+                text = self._in_brackets(row, part)
             written += [separator if written else "", text]
-        return f"{self._text[part.begin : starts[0]]}{''.join(written)}{self._text[ends[-1] : part.end]}"
+        return f"{opening}{''.join(written)}{self._text[ends[-1] : part.end]}"
 
-    def _in_brackets(self, row: _Row) -> str:
-        """Return an entry as it is written anew inside of brackets; JSON stays JSON."""
+    def _comma(self, opening: str) -> str:
+        """Return what separates the entries of a list or a mapping in brackets that has one, given its beginning."""
+        return f",{opening[len(opening.rstrip()) :]}" if "\n" in opening else ", "
+
+    def _in_brackets(self, row: _Row, part: Part) -> str:
+        """Return an entry as it is written anew inside of brackets."""
         holder = yaml.MappingNode(_MAP, [(row.key, row.now)]) if row.key else list_node([row.now])
-        return serialized(on_one_line(holder, quoted=self._text.lstrip()[:1] == "{"))[1:-2]
+        return serialized(on_one_line(holder))[1:-2]
 
     def _block(self, part: Part, rows: Sequence[_Row], begin: int) -> str:
         """Return a list or a mapping whose entries are on lines of their own."""
@@ -388,6 +420,10 @@ class _Editor:
         kept = None if self._needs_lines(value, row) else self._kept(value, row.was, row.now, begin)
         if kept is not None:
             head = self._text[start:begin]
+            if row.key and key and row.key.value != key.text:
+                head = (
+                    f"{self._written(row._replace(now=_NOTHING), 0)[: -len(' null')]}{self._text[key.end + 1 : begin]}"
+                )
             if value.is_block and value.kind == "map" and isinstance(row.now, yaml.SequenceNode):
                 head = head.replace(f"&{value.anchor} ", "", 1)  # it is at the item now
             return f"{head}{kept}{self._text[self._end(value) : end]}"
@@ -422,7 +458,9 @@ class _Editor:
             return None
         items = [_Row(None, None, None, item) for item in now.value]
         if not part.is_block:
-            return f"[{', '.join(kept if n == place else self._in_brackets(item) for n, item in enumerate(items))}]"
+            return (
+                f"[{', '.join(kept if n == place else self._in_brackets(item, part) for n, item in enumerate(items))}]"
+            )
         first, margin = self._entry_begin(part, 0), "\n" + " " * part.column
         anchor = f"&{part.anchor}{margin}  " if part.anchor else ""
         shifted = re.sub(r"\n(?=[^\n])", "\n  ", self._text[first : self._end(part)])

@@ -138,15 +138,14 @@ def mapping_node(fields: Mapping[str, yaml.Node], *, flow: bool = False) -> yaml
     )
 
 
-def on_one_line(node: yaml.Node, *, quoted: bool = False) -> yaml.Node:
-    """Return a value in the form that it has inside of brackets; with all texts in double quotes if `quoted` is True."""
+def on_one_line(node: yaml.Node) -> yaml.Node:
+    """Return a value in the form that it has inside of brackets."""
     if isinstance(node, yaml.MappingNode):
-        pairs = [(on_one_line(key, quoted=quoted), on_one_line(value, quoted=quoted)) for key, value in node.value]
+        pairs = [(on_one_line(key), on_one_line(value)) for key, value in node.value]
         return yaml.MappingNode(_MAP, pairs, flow_style=True)
     if isinstance(node, yaml.SequenceNode):
-        return yaml.SequenceNode(_SEQ, [on_one_line(item, quoted=quoted) for item in node.value], flow_style=True)
-    needs_quotes = node.tag == _STR and (quoted or "\n" in node.value)
-    return yaml.ScalarNode(node.tag, node.value, style='"') if needs_quotes else node
+        return yaml.SequenceNode(_SEQ, [on_one_line(item) for item in node.value], flow_style=True)
+    return yaml.ScalarNode(node.tag, node.value, style='"') if node.tag == _STR and "\n" in node.value else node
 
 
 def fits(value: Any, most: int) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple, cast
 
 import yaml
 
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import Fields, fields_of
 from operad.flows.formats.yaml_text import TextDumper
 from operad.runtime.values.document import MAX_BYTES, Document, parse_document
@@ -130,11 +131,41 @@ def packed(name: str, flow: Fields, about: Fields, others: Mapping[str, str]) ->
         others: The files of other workflows in the archive, by path.
     """
     folder = f"Workflow-{name}-draft"
-    files = {
-        f"{folder}/MANIFEST.yml": _yaml(about),
-        f"{folder}/workflow/{name}-draft.yaml": _yaml(flow),
-        **{f"{folder}/workflow/{posixpath.basename(path)}": text.encode() for path, text in others.items()},
-    }
+    return _zipped(
+        {
+            f"{folder}/MANIFEST.yml": _yaml(about),
+            f"{folder}/workflow/{name}-draft.yaml": _yaml(flow),
+            **{f"{folder}/workflow/{posixpath.basename(path)}": text.encode() for path, text in others.items()},
+        }
+    )
+
+
+def keep_texts(old: bytes, was: bytes, new: bytes) -> bytes:
+    """Return a changed archive, in whose files unchanged values keep the text that they had; other files stay.
+
+    Args:
+        old: The archive as it was read.
+        was: That archive as Operad writes it.
+        new: The changed archive as Operad writes it; it is returned if its files are not those of the old one.
+
+    Raises:
+        InvalidError: An archive is not valid.
+    """
+    files, before, after = (_read_files(each, "") for each in (old, was, new))
+    before, after = ({posixpath.basename(path): text for path, text in each.items()} for each in (before, after))
+    names = {posixpath.basename(path): path for path in files}
+    if not before.keys() == after.keys() == names.keys():
+        return new
+    kept = {path: _kept(files[path], before[name], after[name]) for name, path in names.items()}
+    return _zipped({path: kept[path] for path in files})
+
+
+def _kept(*texts: str) -> bytes:
+    old, was, new = (text.encode("utf-8") for text in texts)
+    return keep_text(old, was, new, lambda data: parse_document(data.decode(), "").data)
+
+
+def _zipped(files: Mapping[str, bytes]) -> bytes:
     stream = _Stream()
     with zipfile.ZipFile(cast("Any", stream), "w", zipfile.ZIP_DEFLATED) as archive:
         for path, content in files.items():

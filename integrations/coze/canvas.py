@@ -14,6 +14,7 @@ from dataclasses import replace
 from typing import Any, cast
 
 from operad.flows.formats.json_text import read_json, read_text, write_json
+from operad.flows.formats.overlay import merged
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.coze.archive import Archive
@@ -234,6 +235,8 @@ class _CanvasWriter:
         made = old
         if not old or _without(node, "nodes", "edges") != _without(before, "nodes", "edges"):
             made = self._changed_node(node, old)
+            changed = merged(old, self._changed_node(before, old), made) if old and before else made
+            made = changed if _flow_node(changed) == _flow_node(made) else made
         return {**made, **self.level(node, before, made, "blocks")} if "nodes" in node else made
 
     def _changed_node(self, node: Fields, old: Fields) -> Fields:

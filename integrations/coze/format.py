@@ -26,7 +26,7 @@ from collections.abc import Iterator
 from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.integrations.coze.archive import MAX_ARCHIVE, MAX_FILES, packed, unpacked
+from operad.integrations.coze.archive import MAX_ARCHIVE, MAX_FILES, keep_texts, packed, unpacked
 from operad.integrations.coze.canvas import is_canvas, read_canvas, write_canvas
 from operad.integrations.coze.names import is_mixed
 from operad.integrations.coze.nodes.conditions import nearest_operator
@@ -39,7 +39,7 @@ from operad.operators.conditions import normal
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import IfElseParams
 from operad.operators.variables import selectors_in
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import InvalidError, Issue
 
 # Parts of a workflow that Coze does not run or has no place for.
 
@@ -128,12 +128,22 @@ def _write(graph: NodeGraph) -> bytes:
     return packed(writer.name, writer.flow, writer.about, writer.others)
 
 
+def _dump_over(graph: NodeGraph, old: bytes) -> bytes:
+    """Return the archive of a changed workflow; files in it keep the text of what is unchanged."""
+    new, name = _write(graph), graph.name
+    try:
+        made = keep_texts(old, _write(_read(old, name)), new)
+        return made if _read(made, name) == _read(new, name) else new
+    except InvalidError:  # the old file is not such archive
+        return new
+
+
 def is_it(data: bytes) -> bool:
     """Return True if a file is an archive with a ``MANIFEST.yml``."""
     return data[:4] == b"PK\x03\x04" and b"MANIFEST.yml" in data[:MAX_ARCHIVE]
 
 
-COZE = Format(NAME, ".coze.zip", is_it, _read, _write, losses_of, remarks=remarks_of)
+COZE = Format(NAME, ".coze.zip", is_it, _read, _write, losses_of, dump_over=_dump_over, remarks=remarks_of)
 """Format of the archives of Coze."""
 
 

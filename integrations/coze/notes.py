@@ -7,11 +7,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
+from operad.flows.formats.overlay import merged
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 from operad.integrations.coze.names import Names, normal_text
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
-from operad.integrations.coze.translation import Translated, read_node, with_default_class
+from operad.integrations.coze.translation import Translated, read_node, with_default_class, write_node
 
 NAME = "coze"
 """Name of the format, and key of an archive's data in ``extra``."""
@@ -118,14 +119,44 @@ def is_unchanged(said: Mapping[str, Any], spec: NodeSpec, names: Names) -> bool:
     return (kind, params) == (spec.type, spec.params)
 
 
+def changed_params(archived: Fields, spec: NodeSpec, written: Translated, names: Names) -> Any:
+    """Return the parameters of a changed node in Coze's form: those of its archive, with the changes, as far as they fit.
+
+    Args:
+        archived: The data of the node from its archive.
+        spec: The node.
+        written: The node as Operad writes it by itself.
+        names: The names of nodes and outputs.
+    """
+    kept = fields_of(archived.get("parameters")) if archived.get("type") == written.type else {}
+    fresh = merge_params(kept, written.parameters)
+    kind, params = read_node(archived, names) if kept else ("", {})
+    was = write_node(replace(spec, params=params), names)
+    if (kind, was.type) != (spec.type, written.type) or not isinstance(fresh, dict):
+        return fresh
+    before, after = fields_of(was.parameters), fields_of(written.parameters)
+    more = {"node_inputs": inputs} if (inputs := _united(kept.get("node_inputs"), after.get("node_inputs"))) else {}
+    wanted = read_node({"id": "", "type": written.type, "parameters": fresh}, names)
+    for given in (kept, {**kept, **more}):  # a changed text may name variables as Operad does
+        made = merged(given, before, after)
+        if read_node({"id": "", "type": written.type, "parameters": made}, names) == wanted:
+            return made
+    return fresh
+
+
+def _united(kept: Any, made: Any) -> list[Any]:
+    names = {fields_of(each).get("name") for each in list_of(kept)}
+    return [*list_of(kept), *(each for each in list_of(made) if fields_of(each).get("name") not in names)]
+
+
 def merge_params(kept: Mapping[str, Any], made: Any) -> Any:
     """Return the parameters `made` by Operad, and the other fields that the archive has (`kept`)."""
     if not kept or not isinstance(made, dict):
         return made
     fields = cast("Fields", made)
-    merged = {key: merge_params(fields_of(kept.get(key)), value) for key, value in fields.items()}
+    both = {key: merge_params(fields_of(kept.get(key)), value) for key, value in fields.items()}
     if isinstance(kept.get("llmParam"), list) and isinstance(fields.get("llmParam"), list):
         made_names = {each["name"] for each in fields["llmParam"]}
         others = [each for each in kept["llmParam"] if fields_of(each).get("name") not in made_names]
-        merged["llmParam"] = [*fields["llmParam"], *others]
-    return {**kept, **merged}
+        both["llmParam"] = [*fields["llmParam"], *others]
+    return {**kept, **both}

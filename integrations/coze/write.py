@@ -15,9 +15,9 @@ from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import (
     NAME,
     archived_data,
+    changed_params,
     data_to_keep,
     is_unchanged,
-    merge_params,
     with_note,
     write_note,
 )
@@ -136,8 +136,7 @@ class Writer:
             coze_type, parameters = str(archived["type"]), spec.params
         else:
             note |= data_to_keep(spec, written, self.names)
-            kept = archived.get("parameters") if archived.get("type") == coze_type else None
-            parameters = merge_params(fields_of(kept), parameters)
+            parameters = changed_params(archived, spec, written, self.names)
         is_container = spec.id in structure.plain_starts
         start = structure.plain_starts.get(spec.id)
         if is_container and (start.id if start else "") != f"{spec.id}-1":

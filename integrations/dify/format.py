@@ -25,9 +25,9 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.format import Format, Greeting, foreign
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.overlay import apply_difference
 from operad.flows.formats.shapes import Fields, fields_of, list_of, texts_of
-from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.formats.yaml_text import read_yaml, write_yaml
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.apps import app_of_graph
@@ -35,7 +35,7 @@ from operad.integrations.dify.layout import GAP, HEIGHT, WIDTH
 from operad.integrations.dify.names import OUTSIDE, fits_text
 from operad.integrations.dify.nodes import MAPPED
 from operad.integrations.dify.nodes.flow import INPUTS
-from operad.integrations.dify.read import as_app, line_of_nodes, read
+from operad.integrations.dify.read import as_app, as_bare, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
 from operad.integrations.dify.write import EXTRA, Writer, kept, plain, values_of
 from operad.operators.node import NodeOperator
@@ -309,7 +309,8 @@ def is_it(data: bytes) -> bool:
 
 
 _KEYS_OF_OTHERS = re.compile(
-    rb"""^operad\b|["']?\b(schema_version|params?|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""^operad\b(?![ \t]*:)|["']?\b(schema_version|param|nodes_info|last_node_id|class_type|source_node)["']?\s*:"""
+    rb"""|\bmodel["']?\s*:\s*\{?\s*(?:[\w"']+\s*:[^\n{},]*[\n,]\s*)*["']?params["']?\s*:"""
     rb"""|["'](inputParams|inputAnchors|[a-zA-Z]+Agentflow)["']""",
     re.MULTILINE,
 )
@@ -335,22 +336,26 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     Returns:
         The file; in the normal form if the old text cannot be kept.
     """
-    app_values = _app_values(graph)
-    new_values = app_values or values_of(graph)
+    new_values = _app_values(graph)
     try:
         old_values = read_yaml(old, "the file")
-        old_text = _write(read(old_values, graph.name))
-        if app_values:
-            return keep_text(old, old_text, write_yaml(new_values), lambda data: read_yaml(data, "the file").value)
-        old_graph = as_app(old_values.value)["workflow"]["graph"]
+        before = read(old_values, graph.name)
+        was = _app_values(before) or as_bare(values_of(before), old_values.value)
+        if new_values is None:
+            new_values = _kept_on_canvas(values_of(graph), as_app(old_values.value)["workflow"]["graph"]["nodes"])
+            bare = as_bare(new_values, old_values.value)
+            is_whole = _what_runs(read(read_yaml(write_yaml(bare), graph.name), graph.name)) == _what_runs(graph)
+            new_values = bare if is_whole else new_values
     except InvalidError:
-        return write_yaml(new_values)
-    new_graph = new_values["workflow"]["graph"]
-    nodes = keep_titles(new_graph["nodes"], old_graph["nodes"])
-    nodes = keep_positions(nodes, new_graph["edges"], old_graph["nodes"])
-    new_values = {**new_values, "workflow": {**new_values["workflow"], "graph": {**new_graph, "nodes": nodes}}}
-    fresh = write_yaml(new_values)
-    return keep_text(old, old_text, fresh, lambda data: read_yaml(data, "the file").value)
+        return write_yaml(new_values or values_of(graph))
+    return keep_text(old, write_yaml(was), write_yaml(new_values), lambda data: read_yaml(data, "the file").value)
+
+
+def _kept_on_canvas(values: Fields, old: Iterable[Fields]) -> Fields:
+    """Return the values of a changed file, whose nodes keep the titles and the positions that they had."""
+    graph = values["workflow"]["graph"]
+    nodes = keep_positions(keep_titles(graph["nodes"], old), graph["edges"], old)
+    return {**values, "workflow": {**values["workflow"], "graph": {**graph, "nodes": nodes}}}
 
 
 def titles(graph: NodeGraph) -> dict[str, str]:

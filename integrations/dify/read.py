@@ -170,6 +170,29 @@ def _bare_graph(root: Fields) -> tuple[Fields, Fields] | None:
     return ({}, root) if "nodes" in root and "edges" in root else None
 
 
+def as_bare(app: Fields, old: Fields) -> Fields:
+    """Return the values of an app in the form that a file without an app has; the inverse of `as_app`.
+
+    Args:
+        app: The values of the app, which may be changed. Of what is not in its graph, the form may have no place for all.
+        old: The values of the file; those of an app are no other form.
+    """
+    found = None if "app" in old else _bare_graph(old)
+    if found is None:
+        return app
+    graph = app["workflow"]["graph"]
+    more = {key: app[key] for key in ("dependencies", "operad") if key in app}
+    if found[1] is old:
+        return {**graph, **more}
+    [key] = [
+        key for key in ("graph", "graph_config") if found[1] in (fields_of(old.get("workflow")).get(key), old.get(key))
+    ][:1]
+    if "nodes" not in fields_of(fields_of(old.get("workflow")).get(key)):
+        return {**old, **more, key: graph}
+    others = {name: value for name, value in app["workflow"].items() if name != "graph"}
+    return {**old, **more, "workflow": {**others, key: graph}}
+
+
 _Owner = TypeVar("_Owner", NodeSpec, Edge)
 
 MODES = ("workflow", "advanced-chat")

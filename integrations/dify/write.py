@@ -13,13 +13,13 @@ from pydantic import BaseModel
 
 from operad.flows.check import CONVERSATION
 from operad.flows.formats.overlay import apply_difference, change
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, pairs_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.secrets import secrets_of
 from operad.integrations.dify.in_workflow import selectors_named
 from operad.integrations.dify.layout import Place, places
-from operad.integrations.dify.names import STARTS, Names, dify_ids
+from operad.integrations.dify.names import OUTSIDE, STARTS, Names, dify_ids
 from operad.integrations.dify.nodes import MAPPED, handles
 from operad.integrations.dify.nodes.failure import read_failure, write_failure
 from operad.integrations.dify.nodes.flow import TRIGGERS
@@ -142,7 +142,7 @@ class Writer:
         written: list[Written] = []
         for spec in self.specs:
             data = data_of[spec.id]
-            params = change(read_back[spec.id][1], plain(spec.params))
+            params = change(read_back[spec.id][1], _without_unread(spec, read_back[spec.id][1]))
             operad_data: Fields = {} if params is None else {"params": params}
             if self.ids[spec.id] != spec.id:
                 operad_data["id"] = spec.id
@@ -293,6 +293,20 @@ def write_conversation(conversation: NodeSpec | None) -> list[Fields]:
                 }
             )
     return variables
+
+
+def _without_unread(spec: NodeSpec, read_back: Fields) -> Any:
+    """Return the parameters of a node; of a start node, without inputs from outside of the graph that no node reads."""
+    params = plain(spec.params)
+    if spec.type != "start" or not isinstance(fields_of(params).get("variables"), list):
+        return params
+    read = [name for name, _ in pairs_of(read_back.get("variables"))]
+    inputs = [
+        each
+        for each in params["variables"]
+        if (name := str(list_of(each)[0]) if list_of(each) else "").partition(".")[0] not in OUTSIDE or name in read
+    ]
+    return params if len(inputs) == len(params["variables"]) else {**params, "variables": inputs}
 
 
 _COMMON_FIELDS = ("title", "type", "desc", "selected", "isInIteration", "isInLoop", "iteration_id", "loop_id", OWN)

@@ -11,9 +11,8 @@ import re
 from collections.abc import Iterator
 
 from operad.flows.formats.format import Format, foreign, without_instructions
-from operad.flows.formats.json_text import read_json, read_text, write_json
+from operad.flows.formats.json_text import read_text, write_json
 from operad.flows.formats.shapes import Fields, fields_of, json_or_text, list_of
-from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.flowise.flow_file import FlowFile, is_it, read_file
 from operad.integrations.flowise.nodes import WRITERS
@@ -36,17 +35,6 @@ def _read(data: bytes, name: str) -> NodeGraph:
 
 def _write(graph: NodeGraph) -> bytes:
     return write_json(Writer(graph).root)
-
-
-def dump_over(graph: NodeGraph, old: bytes) -> bytes:
-    """Return the file of a changed workflow; what is unchanged keeps the text of the file from which it was read."""
-
-    def read(data: bytes) -> object:
-        return read_json(read_text(data, "the file"), "the file")
-
-    new = write_json(Writer(graph).root)
-    kept = keep_text(old, write_json(read(old)), new, read)
-    return kept if old.endswith(b"\n") else kept.removesuffix(b"\n")  # Flowise ends no file with a line break
 
 
 def titles(graph: NodeGraph) -> dict[str, str]:
@@ -134,7 +122,6 @@ FLOWISE = Format(
     writer=_write,
     lost=losses_of,
     lines=node_lines,
-    dump_over=dump_over,
     remarks=remarks_of,
     titles=titles,
 )

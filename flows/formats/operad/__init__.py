@@ -44,10 +44,9 @@ from operad.flows.formats.format import Format
 from operad.flows.formats.operad.read import Reader, document_of
 from operad.flows.formats.operad.write import dump
 from operad.flows.formats.plain import is_plain
-from operad.flows.formats.yaml_edit import keep_text
 from operad.flows.node_graph import NodeGraph
 from operad.runtime.values.document import MAX_BYTES
-from operad.runtime.values.errors import InvalidError, Issue
+from operad.runtime.values.errors import Issue
 
 
 def _read(data: bytes, name: str) -> NodeGraph:
@@ -68,10 +67,15 @@ def node_lines(data: bytes, name: str = "workflow") -> dict[str, int]:
 def is_it(data: bytes) -> bool:
     """Return True if a file has the keys of such a file, no key of another format, and no list of tasks as its nodes."""
     keys = re.findall(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", data[:MAX_BYTES], re.MULTILINE)
-    return b"nodes" in keys and not re.search(
-        rb"^(schema_version|kind|version|app|viewport)[ \t]*:|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
-        data[:MAX_BYTES],
-        re.MULTILINE,
+    return (
+        b"nodes" in keys
+        and not re.search(
+            rb"^(schema_version|kind|version|app|viewport)[ \t]*:"
+            rb"|^edges[ \t]*:[ \t]*\r?\n(?:[ \t-][^\n]*\n){0,9}?[ \t-][^\n]*\bsource[\"']?[ \t]*:"  # ours lead `from` and `to`
+            rb"|^nodes[ \t]*:[ \t]*(?:\r?\n[ \t]*\d+[:.)][ \t]*)?[^\s{\[#]",
+            data[:MAX_BYTES],
+            re.MULTILINE,
+        )
     )
 
 
@@ -91,31 +95,9 @@ def _losses(graph: NodeGraph) -> list[Issue]:
     ]
 
 
-def dump_over(graph: NodeGraph, old: bytes) -> bytes:
-    """Return the file of a changed workflow that keeps the text of the file from which it was read.
-
-    Args:
-        graph: The changed workflow.
-        old: The file from which it was read. Unchanged nodes and fields keep their exact text and the comments before
-            them; comments before a removed entry are removed, too.
-
-    Returns:
-        The file; as `dump` writes it if the old text cannot be kept.
-
-    Raises:
-        InvalidError: Values of the workflow are nested too deep.
-    """
-    fresh = dump(graph)
-    try:
-        written = dump(load(old, graph.name))
-    except InvalidError:
-        return fresh
-    return keep_text(old, written, fresh, lambda data: load(data, graph.name))
-
-
-OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines, dump_over=dump_over)
+OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines)
 """Format of Operad's own YAML of typed nodes."""
 
 load, losses = OPERAD.load, OPERAD.losses
 
-__all__ = ["OPERAD", "dump", "dump_over", "is_it", "load", "losses", "node_lines"]
+__all__ = ["OPERAD", "dump", "is_it", "load", "losses", "node_lines"]

@@ -12,15 +12,18 @@ besides class and inputs.
 
 from __future__ import annotations
 
+import ast
 import json
 import keyword
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import pairwise, takewhile
 
 from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.yaml_edit import pairs
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.comfyui.formats.definitions import Definitions, NodeDefinition, type_of
 from operad.integrations.comfyui.formats.widgets import values_of
@@ -63,6 +66,34 @@ def dump_code(graph: NodeGraph, definitions: Definitions) -> str:
         targets = f"{', '.join(variables[node_id])} = " if variables[node_id] else ""
         lines.append(f"{targets}{_call(spec.type, inputs)}  # {_comment(spec)}\n")
     return "".join(lines)
+
+
+def keep_code(old: str, was: str, new: str) -> str:
+    """Return changed code, in which unchanged lines keep the text and the comments before them that they had.
+
+    Args:
+        old: The code as a person wrote it.
+        was: That code as `dump_code` writes it, one line for each call of the old one; otherwise `new` is returned.
+        new: The changed code as `dump_code` writes it.
+    """
+    lines, before, after = (text.splitlines(keepends=True) for text in (old, was, new))
+    ends = [call.end_lineno or 0 for call in ast.parse(old).body]
+    if len(ends) != len(before) or len(set(ends)) < len(ends):
+        return new
+    calls = ["".join(lines[begin:end]) for begin, end in pairwise([0, *ends])]
+    made: list[str] = []
+    for begin, end, first, last in pairs(before, after):
+        kept = end - begin == last - first and before[begin:end] == after[first:last]
+        made += calls[begin:end] if kept else _replaced(calls[begin:end], after[first:last])
+    return "".join([*made, *lines[ends[-1] if ends else 0 :]])
+
+
+def _replaced(calls: Sequence[str], lines: Sequence[str]) -> Iterator[str]:
+    """Yield new lines, each after the comments before the call in whose place it is."""
+    for number, line in enumerate(lines):
+        old = calls[number].splitlines(keepends=True) if number < len(calls) else []
+        comments = takewhile(lambda text: not text.strip() or text.lstrip().startswith("#"), old)
+        yield "".join([*comments, line])
 
 
 def callee_of(type_name: str) -> str:

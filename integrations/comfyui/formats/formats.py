@@ -14,11 +14,12 @@ from typing import Any
 from operad.flows.formats.fields import Declared, Owner, Remark, Use
 from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.json_text import read_json, read_text, write_json
+from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.comfyui.formats.api import dump_nodes, is_api, load_api
 from operad.integrations.comfyui.formats.checking import check
-from operad.integrations.comfyui.formats.code import dump_code
+from operad.integrations.comfyui.formats.code import dump_code, keep_code
 from operad.integrations.comfyui.formats.definitions import Definitions
 from operad.integrations.comfyui.formats.flattening import executable
 from operad.integrations.comfyui.formats.parsing import load_code
@@ -51,6 +52,8 @@ _CHOICE = re.compile(r"(?<!\\)\{[^{}|]*\|[^{}]*\}")
 
 _PLACEHOLDER = re.compile(r"%(?:date(?::[^%]*)?|\w[^%.\n]*\.\w+)%")
 """Placeholder in a value that the page replaces by the date, or by the value of another node."""
+
+_NOT_ASCII = re.compile(r"[^\x00-\x7f]")
 
 _DESIGNER = "operad.integrations.comfyui.generation.generate:designer"
 
@@ -113,29 +116,51 @@ def dump_api(graph: NodeGraph, definitions: Definitions = NO_DEFINITIONS) -> byt
     return write_json(dump_nodes(executable(graph, definitions)))
 
 
-def _dump_picture(graph: NodeGraph, definitions: Definitions, picture: bytes | None = None) -> bytes:
-    """Return a PNG with a workflow in it: a given one, of which the pixels stay, or one of a single pixel.
+def _dump_picture(graph: NodeGraph, definitions: Definitions) -> bytes:
+    """Return a PNG of a single pixel with a workflow in it."""
+    return blank(_texts(graph, definitions))
 
-    The PNG has the page's form (`WORKFLOW`) if the graph comes from the page or the classes are known, and the server's
-    form (`PROMPT`) if that is complete.
+
+def _texts(graph: NodeGraph, definitions: Definitions) -> dict[str, str]:
+    """Return the texts of a picture with a workflow.
+
+    They have the page's form (`WORKFLOW`) if the graph comes from the page or the classes are known, and the server's form
+    (`PROMPT`) if that is complete.
     """
     texts: dict[str, str] = {}
     if definitions or _is_of_page(graph):
         texts[WORKFLOW] = json.dumps(dump_document(graph, definitions))
     if not texts or _has_prompt(graph, definitions):
         texts[PROMPT] = json.dumps(dump_nodes(executable(graph, definitions)))
-    return blank(texts) if picture is None else with_texts(picture, texts, graph.name)
+    return texts
 
 
 def _dump_over(graph: NodeGraph, picture: bytes, definitions: Definitions) -> bytes:
-    """Return a picture with a workflow in it; the same picture if it has just that workflow."""
-    if carries(picture):
-        try:
-            if _read(picture, graph.name) == graph:
-                return picture
-        except InvalidError:  # a broken workflow is replaced
-            pass
-    return _dump_picture(graph, definitions, picture)
+    """Return a picture with a workflow in it, whose texts keep what is unchanged; the same if it has just that workflow."""
+    new = _texts(graph, definitions)
+    try:
+        before = _read(picture, graph.name) if carries(picture) else None
+        if before == graph:
+            return picture
+        was = _texts(before, definitions) if before else {}
+        old = texts_in(picture, graph.name) if before else {}
+    except InvalidError:  # a broken workflow is replaced
+        was, old = dict[str, str](), dict[str, str]()
+    for key in new.keys() & was.keys() & old.keys():
+        kept = keep_text(*(each[key].encode() for each in (old, was, new)), lambda data: read_json(data.decode(), ""))
+        new[key] = _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], kept.decode())
+    return with_texts(picture, new, graph.name)
+
+
+def _dump_over_code(graph: NodeGraph, old: bytes, definitions: Definitions) -> bytes:
+    """Return the code of a changed graph; unchanged lines and comments stay as they are."""
+    new = _dump_code(graph, definitions)
+    try:
+        before = _read(old, graph.name)
+        made = keep_code(old.decode(), _dump_code(before, definitions).decode(), new.decode()).encode()
+        return made if _read(made, graph.name) == _read(new, graph.name) else new
+    except (InvalidError, SyntaxError, UnicodeDecodeError):
+        return new
 
 
 def _is_of_page(graph: NodeGraph) -> bool:
@@ -332,6 +357,7 @@ def formats(definitions: Definitions = NO_DEFINITIONS) -> tuple[Format, Format, 
             _read,
             *code,
             runs=False,
+            dump_over=partial(_dump_over_code, **known),
             of_server=of_server(2),
             designer=_DESIGNER,
         ),

@@ -1,6 +1,9 @@
-"""An edit of a file of any format with a text-preserving writer changes the lines of what was edited, and no others."""
+"""An edit of a file of any format changes the lines of what was edited, and no others."""
 
+import io
+import json
 import random
+import zipfile
 from difflib import SequenceMatcher
 from pathlib import Path
 
@@ -8,14 +11,24 @@ import pytest
 import yaml
 from amounts import amount, sample
 
-from operad.flows.edit import AddNode, RemoveNode, SetParam, apply, new_issues
+from operad.flows.edit import AddNode, Connect, Disconnect, RemoveNode, RenameVariable, SetParam, apply, new_issues
 from operad.flows.edit.paths import path_of
-from operad.flows.formats.table import FORMATS
+from operad.flows.formats.table import FORMATS, find_format
 from operad.runtime.values.errors import InvalidError
 
 DATA = Path(__file__).parents[1] / "data"
 OTHER_FORMS = ("form-", "refused-", "app-")
-"""Beginnings of names of Dify files that have no app around their graph, or no graph."""
+"""Beginnings of names of Dify files that have no app around their graph, or no graph; see `WHOLE`."""
+
+SHARED_DATA = Path("/work/shared/data/comfyui")
+WHOLE = [
+    *sorted(DATA.glob("dify_cases/form-*.yml")),
+    *sorted(DATA.glob("coze_canvas_cases/*.json")),
+    *sorted(DATA.glob("flowise_cases/*.json")),
+    *sorted(DATA.glob("comfyui_cases/*.json")),
+    *sorted(SHARED_DATA.glob("*/*.json")),
+]
+"""Files of the other formats."""
 
 FILES = [
     path
@@ -157,3 +170,197 @@ def test_the_list_of_a_file_keeps_its_order_and_nodes_their_titles():
     assert titles == ["Template", "S", "Template 2"]
     line = """    - {id: '9', type: custom, data: {type: template-transform, title: Template, template: "x",  variables: []}}"""
     assert line in after.splitlines()
+
+
+# Every format
+
+
+def whole():
+    """The files of the other formats, and the same workflows in the formats of Operad's own files."""
+    for path in WHOLE:
+        if form := find_format(path.read_bytes()):
+            yield pytest.param(form, path.read_bytes(), id=f"{form.name}-{path.stem}")
+    for path in FILES[::6]:
+        form, graph = FORMATS["chat2workflow"], FORMATS["dify"].load(path)
+        yield pytest.param(
+            form, b"So:\n<workflow>" + form.dump(graph) + b"</workflow> Done.\n", id=f"response-{path.stem}"
+        )
+
+
+def loaded(form, data):
+    try:
+        return form.load(data, "it")
+    except InvalidError:
+        pytest.skip("the file is a refused one")
+
+
+def changed_lines(before, after):
+    """The lines of the first text that the second lacks, and the new ones."""
+    lines = before.decode().splitlines(), after.decode().splitlines()
+    blocks = [each for each in SequenceMatcher(None, *lines, False).get_opcodes() if each[0] != "equal"]
+    return [line for _, begin, end, *_ in blocks for line in lines[0][begin:end]], [
+        line for *_, begin, end in blocks for line in lines[1][begin:end]
+    ]
+
+
+@pytest.mark.parametrize(("form", "data"), sample(whole(), 19))
+def test_a_file_without_a_change_is_the_same(form, data):
+    assert form.dump_keeping_text(loaded(form, data), data) == data
+
+
+@pytest.mark.parametrize(("form", "data"), sample(whole(), 19))
+def test_other_nodes_keep_their_lines_in_every_format(form, data):
+    graph = loaded(form, data)
+    values = [(spec, path, value) for spec in graph.nodes for path, value in leaves(spec.params)]
+    random.Random(5).shuffle(values)  # noqa: S311 - the same sample in each run
+    for spec, path, value in values[: amount(2, 20)]:
+        try:
+            edited = apply(graph, [SetParam(node=spec.id, path=path_of(path), value=other(value))]).graph
+            after = form.dump_keeping_text(edited, data)
+        except InvalidError:
+            continue
+        assert form.load(after, "it") == form.load(form.dump_keeping_text(edited, after), "it")
+        gone = [line.strip() for line in changed_lines(data, after)[0]]
+        for each in graph.nodes:  # a node is written with its id in a line of its own, or all of it in one line
+            own = json.dumps(each.id)
+            assert each.id == spec.id or f'"id": {own},' not in gone, (spec.id, path, gone)
+
+
+@pytest.mark.parametrize(("form", "data"), sample(whole(), 19))
+def test_a_node_that_came_and_went_leaves_no_trace_in_any_format(form, data):
+    graph = loaded(form, data)
+    try:
+        more = apply(graph, [AddNode(id="777", type="template-transform", params={"template": "x"})]).graph
+    except InvalidError:
+        pytest.skip("its nodes are of other types")
+    if form.name == "comfyui":
+        pytest.skip("the page counts the ids that a file ever had")
+    with_node = form.dump_keeping_text(more, data)
+    without = apply(form.load(with_node, "it"), [RemoveNode(node="777", edges="cut")]).graph
+    assert form.dump_keeping_text(without, with_node) == data
+
+
+@pytest.mark.parametrize(("name", "text"), sample(texts(), 13))
+def test_an_edge_that_was_cut_and_a_renamed_input_leave_other_nodes_alone(name, text):
+    form = FORMATS[name]
+    graph, lines = form.load(text, "it"), lines_of_nodes(text)
+    by_id = {
+        spec.id: spec.extra.get("dify", {}).get("id", spec.id) if name == "dify" else spec.id for spec in graph.nodes
+    }
+    for edge in graph.edges[: amount(2, 10**9)]:
+        ends = {"source": edge.source, "target": edge.target, "port": edge.port}
+        try:
+            edited = apply(graph, [Disconnect(**ends)]).graph
+            again = apply(edited, [Connect(**ends)]).graph
+        except InvalidError:  # an edge out of the start of a container, which is not the file's
+            continue
+        for each in (edited, again):
+            after = form.dump_keeping_text(each, text.encode()).decode()
+            inside = [
+                line for first, last in (lines[i] for i in by_id.values() if i in lines) for line in range(first, last)
+            ]
+            lost = [line for line in lost_lines(text, after) if name == "dify" and line in inside]
+            assert lost == [], (edge, lost)
+    start = next((spec for spec in graph.nodes if spec.type == "start" and spec.params.get("variables")), None)
+    if start:
+        inputs = start.params["variables"]
+        first = inputs[0][0] if isinstance(inputs[0], list) else next(iter(inputs))
+        try:
+            edited = apply(graph, [RenameVariable(node=start.id, old=first, new="renamed")])
+        except InvalidError:
+            return
+        touched = {by_id[spec.id] for spec in edited.graph.nodes if spec not in graph.nodes}
+        after = form.dump_keeping_text(edited.graph, text.encode()).decode()
+        others = [line for i, (first, last) in lines.items() if i not in touched for line in range(first, last + 1)]
+        own = [line for i, (first, last) in lines.items() if i in touched for line in range(first, last + 2)]
+        assert [line for line in lost_lines(text, after) if line in others and line not in own] == []
+
+
+STYLES = [{"indent": 2}, {"indent": "\t"}, {"separators": (",", ":")}, {}, {"indent": 4, "ensure_ascii": False}]
+API = {
+    "1": {"class_type": "Text", "inputs": {"text": "né \U0001f600", "scale": 1.50, "size": {"__value__": []}}},
+    "2": {"class_type": "Show", "inputs": {"text": ["1", 0], "on": True}},
+}
+
+
+@pytest.mark.parametrize("end", ["", "\n", "\r\n"])
+@pytest.mark.parametrize("style", STYLES)
+def test_json_keeps_its_layout(style, end):
+    text = json.dumps(API, **style).replace("1.5,", "1.50,").replace("\n", end or "\n") + end
+    form = FORMATS["comfyui-api"]
+    edited = apply(form.load(text, "it"), [SetParam(node="2", path="on", value=False)]).graph
+    assert form.dump_keeping_text(edited, text.encode()) == text.replace("true", "false").encode()
+
+
+def test_code_keeps_its_comments_and_its_layout():
+    code = "# first\n\nVALUE_1 = A( a=1 )  # 1\n# then\nB(x = VALUE_1, n=2)  # 2\n# end\n"
+    form = FORMATS["comfyui-code"]
+    edited = apply(form.load(code, "it"), [SetParam(node="2", path="n", value=3)]).graph
+    after = form.dump_keeping_text(edited, code.encode()).decode().splitlines()
+    assert form.load("\n".join(after), "it") == edited
+    assert after == [*code.splitlines()[:4], "B(n=3, x=VALUE_1)  # 2", "# end"]
+
+
+FLOW = """\
+# mine
+schema_version: 1.0.0
+name: t   # its name
+id: 1
+description: ''
+mode: workflow
+icon: plugin_icon/workflow.png
+nodes:
+  - {id: "100001", type: start, title: S, parameters: {node_outputs: {q: {type: string, required: true}}}}
+  # asks
+  - id: "100002"
+    type: llm
+    title: "Ask"
+    parameters:
+      node_inputs: [{name: a, input: {type: string, value: {path: q, ref_node: "100001"}}}]
+      llmParam:
+        - {name: temperature, input: {type: float, value: "0.9"}}
+        - {name: prompt, input: {type: string, value: "Say {{a}}"}}
+        - {name: systemPrompt, input: {type: string, value: Be brief.}}
+      node_outputs: {output: {type: string}}
+  - {id: "900001", type: end, title: E, parameters: {node_inputs: [{name: r, input: {type: string, value: {path: output, ref_node: "100002"}}}], terminatePlan: returnVariables}}
+edges:
+  - {source_node: "100001", target_node: "100002"}
+  - {source_node: "100002", target_node: "900001"}
+"""
+
+
+def test_an_archive_keeps_the_text_of_its_files_and_what_a_node_says_besides():
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("W/MANIFEST.yml", "type: Workflow\nversion: 1.0.0\nmain: {id: 1, name: t}  # main\n")
+        archive.writestr("W/workflow/t-draft.yaml", FLOW)
+    form = FORMATS["coze"]
+    edited = apply(form.load(stream.getvalue(), "t"), [SetParam(node="100002", path="system", value="Be long.")]).graph
+    with zipfile.ZipFile(io.BytesIO(form.dump_keeping_text(edited, stream.getvalue()))) as archive:
+        assert archive.read("W/workflow/t-draft.yaml").decode() == FLOW.replace("Be brief.", "Be long.")
+
+
+OUTSIDE = BACKWARDS.replace("variables: []", "variables: [{variable: s, value_selector: [sys, query]}]").replace(
+    'template: "x"', 'template: "{{ s }}"'
+)
+
+
+def test_the_start_stays_as_it_is_when_nothing_reads_a_value_from_outside_any_more():
+    after = dify(
+        OUTSIDE, SetParam(node="9", path="variables", value=[]), SetParam(node="9", path="template", value="y")
+    )
+    assert after.splitlines()[-1] == OUTSIDE.splitlines()[-1]
+
+
+def test_an_app_that_becomes_a_graph_keeps_the_text_of_the_app():
+    text = (DATA / "dify_cases" / "app-chat.yml").read_text().replace("name: case", "name:   'case' # mine")
+    after = dify(text, AddNode(id="777", type="template-transform", params={"template": "x"}))
+    assert "  name:   'case' # mine\nkind: app\nversion: 0.4.0\nworkflow:" in after
+
+
+def test_a_graph_without_an_app_is_one_of_dify_whatever_its_nodes_are():
+    node = "{id: a, data: {type: http-request, title: H, method: get, url: 'http://a.b', params: ''}}"
+    text = f"edges:\n- {{source: s, target: a}}\nnodes:\n- {{id: s, data: {{type: start}}}}\n- {node}\n"
+    found = find_format(text.encode())
+    assert found
+    assert found.name == "dify"

@@ -6,7 +6,7 @@ import pytest
 
 from operad.flows.edit.batch import apply
 from operad.flows.edit.short import parse
-from operad.flows.formats.operad import dump, dump_over, load
+from operad.flows.formats.operad import OPERAD, dump, load
 from operad.runtime.values.errors import InvalidError
 
 FILE = b"""\
@@ -42,19 +42,23 @@ def test_samples_of_answers_come_back_and_keep_their_text():
     graph = load(text, "translate")
     assert graph.samples == {"3-2": {"temp": 21}}
     assert load(dump(graph), "translate") == graph
-    assert dump_over(graph, text) == text
-    assert b"  # as of today\n  '3-2':   {temp: 22}\n" in dump_over(replace(graph, samples={"3-2": {"temp": 22}}), text)
+    assert OPERAD.dump_keeping_text(graph, text) == text
+    assert b"  # as of today\n  '3-2':   {temp: 22}\n" in OPERAD.dump_keeping_text(
+        replace(graph, samples={"3-2": {"temp": 22}}), text
+    )
     with pytest.raises(InvalidError, match="f:2 samples: must be a mapping"):
         load(b"workflow: x\nsamples: [1]\nnodes: {}\n", "f")
 
 
 def changed(*operations):
     graph = load(FILE, "translate")
-    return dump_over(apply(graph, [each for text in operations for each in parse(text)]).graph, FILE).decode()
+    return OPERAD.dump_keeping_text(
+        apply(graph, [each for text in operations for each in parse(text)]).graph, FILE
+    ).decode()
 
 
 def test_a_workflow_without_a_change_is_the_same_file():
-    assert dump_over(load(FILE, "translate"), FILE) == FILE
+    assert OPERAD.dump_keeping_text(load(FILE, "translate"), FILE) == FILE
 
 
 def test_a_change_touches_its_own_field_only():
@@ -80,7 +84,7 @@ def test_a_new_node_stands_between_lines_that_stay():
 def test_what_is_gone_goes_with_its_comment():
     graph = load(FILE, "translate")
     rest = replace(graph, nodes=[each for each in graph.nodes if each.id != "4"], edges=graph.edges[:-1])
-    after = dump_over(rest, FILE).decode()
+    after = OPERAD.dump_keeping_text(rest, FILE).decode()
     assert "# the end" not in after
     assert after.startswith("# what this is for\nworkflow: translate\n\nnodes:\n  # what comes in\n")
 
@@ -93,5 +97,5 @@ def test_a_file_that_cannot_be_kept_is_written_anew():
         b"no: [",
         FILE.replace(b"  3:\n", b"  '3':\n").replace(b"workflow", b"? workflow\n"),
     ):
-        assert load(dump_over(graph, old), "translate") == graph
-    assert dump_over(graph, b"no: [") == dump(graph)
+        assert load(OPERAD.dump_keeping_text(graph, old), "translate") == graph
+    assert OPERAD.dump_keeping_text(graph, b"no: [") == dump(graph)

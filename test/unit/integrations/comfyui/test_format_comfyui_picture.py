@@ -293,7 +293,6 @@ def test_commands_read_and_write_pictures(operad, tmp_path):
 @pytest.mark.parametrize(
     "arguments",
     [
-        ("convert", "cat.png", "--into", "cat.comfyui.py"),
         ("convert", "cat.png", "--into", "missing.png"),
         ("run", "cat.png"),
         ("edit", "cat.png", "--op", "remove_node 1"),

@@ -31,11 +31,9 @@ async def test_any_scalar_of_another_type_gives_a_workflow_or_issues(seed):
                 continue
             issues = [*DIFY.check(graph.runnable), *DIFY.remarks(graph), *DIFY.losses(graph)]
             assert issues is not None
-            assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(dump_over(graph, text)), (
-                file,
-                path,
-                strange,
-            )
+            written = yaml.safe_load(dump_over(graph, text))
+            if "app" in value:  # a graph alone stays one
+                assert written == yaml.safe_load(DIFY.dump(graph)), (file, path, strange)
             OPERAD.dump(graph)
             await run_dify(text, NOWHERE, {})
 
