@@ -86,6 +86,8 @@ def _of_formats(name: str) -> Iterator[bytes]:
     match name:
         case "dify":
             yield from files("unit/data/dify/*.yml")
+        case "flowise" | "coze-canvas":
+            yield from files(f"unit/data/{name.replace('-', '_')}_cases/*.json")
         case "operad":
             yield from fenced("yaml", "formats", "nodes*", "edit")
         case "chat2workflow":

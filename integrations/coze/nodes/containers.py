@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.shapes import Fields
+from operad.flows.formats.shapes import Fields, each_of
 from operad.integrations.coze.inputs import coze_type, input_of, literal, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.node_mapping import NodeMapping
@@ -59,8 +59,8 @@ def _read_loop(given: Any, names: Names) -> Fields:
     if given["loopType"] not in ("count", "infinite"):
         raise ValueError(given["loopType"])
     variables: list[Any] = []
-    for each in given.get("variableParameters") or []:
-        value = each["input"]["value"]
+    for each in each_of(given.get("variableParameters")):
+        value: Any = each["input"]["value"]
         is_reference = isinstance(value, Mapping)
         variables.append([each["name"], operad_type(each["input"]), names.selector(value) if is_reference else value])
     count = int(given["loopCount"]["value"]["content"]) if given["loopType"] == "count" else MOST_PASSES
