@@ -136,6 +136,8 @@ def convert(
     if experts := experts_in([Path(file).expanduser() for file in files]):
         if to not in (None, EXPERT):
             raise InputError(f"--to {to}: these files become a file of experts; leave --to out")
+        if into:
+            raise InputError(f"--into {into}: a file of experts is always written anew; write it by -o")
         for line in islice(error_lines(InvalidError("", experts.losses)), 1, None):
             print(line, file=sys.stderr)
         _refuse_losses([issue.code for issue in experts.losses], "the file of experts", lossy)
@@ -238,6 +240,8 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     try:
         with found_file(file) as path:
             data = read_file(path)
+    except InvalidError as error:
+        return Report(file, "", [placed(issue, file) for issue in error.issues])
     except InputError as error:
         return Report(file, "", [_input_issue("unreadable", error, file)], read=False)
     if is_configuration(data):

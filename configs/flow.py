@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from operad.configs.foreign import refuse_foreign
 from operad.configs.issues import in_file, located, placed
 from operad.configs.models import make_model, override
 from operad.configs.schema import ConfigSpec
@@ -44,6 +45,8 @@ def find_graph(path: str, services: Callable[[], Services | None] = lambda: None
     try:
         file = Path(path).expanduser()
         if not file.is_file():
+            if file.is_dir():
+                refuse_foreign(file)
             return None
     except (OSError, RuntimeError, ValueError):  # too long for a path; no such user's home; a zero byte
         return None
@@ -53,6 +56,7 @@ def find_graph(path: str, services: Callable[[], Services | None] = lambda: None
     from operad.flows.formats.table import find_format  # not at import: a configuration needs no formats
 
     if (guess := find_format(data)) is None and _json_of(data) is None:
+        refuse_foreign(file)
         return None
     format_, graph = read_workflow(path, data, name=file.name, format_=guess)
     _check_runs(format_, file.name)
@@ -106,8 +110,10 @@ def read_workflow(
 
     known = FORMATS if known is None else known
     name = name or called(file, known)
+    if (guess := format_ or find_format(data, known)) is None:
+        refuse_foreign(Path(file).expanduser())
     try:
-        return load_as(format_ or find_format(data, known), data, name, known)
+        return load_as(guess, data, name, known)
     except InvalidError as error:
         raise located(f"{file} cannot be read", [placed(issue, name) for issue in error.issues], file) from error
 
@@ -138,7 +144,10 @@ def read_file(path: str | Path) -> bytes:
 
     Raises:
         InputError: The file does not exist, cannot be read, or is too large.
+        InvalidError: It is a folder of another platform, which only `operad convert` reads.
     """
+    if Path(path).is_dir():
+        refuse_foreign(Path(path))
     return FileDescriptor.of(path).read_bytes(MAX_BYTES)
 
 

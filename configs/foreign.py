@@ -53,8 +53,14 @@ def experts_in(paths: Sequence[Path]) -> Experts | None:
     return None
 
 
+def refuse_foreign(path: Path) -> None:
+    """Raise InvalidError for a file or folder of another platform that only `operad convert` reads."""
+    if issue := conversion_needed(path):
+        raise InvalidError(f"{path} cannot be used", [issue])
+
+
 def conversion_needed(path: Path) -> Issue | None:
-    """Return the issue of a file of another platform that only `operad convert` reads; None for any other file."""
+    """Return the issue of a file or folder of another platform that only `operad convert` reads; None for any other."""
     try:
         home = next(
             (home for each in integrations() for home in each.experts.values() if named(home).files([path])), ""

@@ -44,7 +44,6 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Configurations of experts": {
         "unknown-agent": ("no agent of CrewAI has this name", "write the key of the agent in `agents.yaml`"),
         "unknown-task": ("no task of CrewAI has this name", "write the key of the task in `tasks.yaml`"),
-        "context": ("a task reads the result of a later one", "move the task that it names before it"),
         "unknown-tool": ("no tool has this name", "write the name as under `tools`: `tools: [search]`"),
         "literal-key": (
             "a key is written in a file, whose texts are stored with durable runs",

@@ -15,19 +15,20 @@ from operad.runtime.values.document import MAX_BYTES, YamlValues, parse_yaml
 from operad.runtime.values.errors import InvalidError
 
 
-def read_yaml(data: bytes, name: str) -> YamlValues:
+def read_yaml(data: bytes, name: str, *, merges: bool = False) -> YamlValues:
     """Return the values of a YAML file, with their lines.
 
     Args:
         data: The content, in UTF-8.
         name: The name of the file, for errors.
+        merges: True if mappings may contain others by merge keys.
 
     Raises:
         InvalidError: The file is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
     """
     text = read_text(data, name, MAX_BYTES)
     try:
-        return parse_yaml(text, name)
+        return parse_yaml(text, name, merges=merges)
     except InvalidError as error:
         issues = [replace(each, where=_line_and_column(each.where.removeprefix(name))) for each in error.issues]
         raise InvalidError(name, issues) from error

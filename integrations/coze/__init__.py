@@ -13,7 +13,7 @@ _STORE = "add a tool node, and give the function that asks the database by `tool
 _CONVERSATION = "give the llm node a memory; conversations and messages of Coze's server are not reached"
 _ASSIGN = "add an assigner node after a conversation node that declares the variable"
 _BREAK = "end the loop by its `break_conditions`"
-_HTTP = "add a request node with the method, headers, body and authorization; requests with a key, a file or a template are not read"
+_HTTP = "add a request node with the method, headers, body and authorization; a template, a file, and a key that stands in the file are not read: make the key an input"
 
 INTEGRATION = Integration(
     name="coze",
@@ -23,14 +23,14 @@ INTEGRATION = Integration(
     },
     advice={
         "batch": "add an iteration node; only a batch over one list with one output is read",
-        "break": _BREAK,
+        "break": "a break without a loop around it that is read does not run; " + _BREAK,
         "comment": "move the comment out of the loop or batch that it stands in, or remove it",
-        "condition": "add an if-else node; only comparisons by equality, order, containment and emptiness are read",
+        "condition": "add an if-else node; lengths and variables of the user or the app are not read: compute the length by a code node, and make the variable an input",
         "continue": "lead past the rest of the loop by an if-else node",
-        "coze-code": "write the code as Python: `async def main(args)` as at Coze, or `def main(…)` with the node_inputs as its arguments",
+        "coze-code": "make its inputs variables with names of Python, and its language Python or JavaScript",
         "coze-end": "make its node_inputs variables, of which each is an output",
         "coze-llm": "give it a systemPrompt and a prompt as texts in llmParam",
-        "coze-loop": "add an iteration node for a list, or a loop node with a count; only loops of the type count, and over one list without shared variables, are read",
+        "coze-loop": "add an iteration node for a list, or a loop node with a count; loops over a list are read if they share no variables",
         "coze-start": "give its inputs types of the list in docs/nodes.md",
         "clear_conversation_history": _CONVERSATION,
         "conversation_history": _CONVERSATION,
@@ -51,9 +51,9 @@ INTEGRATION = Integration(
         "http": _HTTP,
         "http_requester": _HTTP,
         "image_generate": "add a text2image node with a prompt",
-        "input": _ASK,
+        "input": f"{_ASK}; only texts are asked for",
         "intent": "add a question-classifier node; only intents by name with one query are read",
-        "json_parse": "read the text by a code node: json.loads",
+        "json_parse": "read the text by a code node: json.loads; only one input is read",
         "json_stringify": "write the text by a code node: json.dumps",
         "knowledge": _SEARCH,
         "knowledge_delete": _INDEX,
@@ -62,10 +62,10 @@ INTEGRATION = Integration(
         "message_list": _CONVERSATION,
         "output": "add an answer node with its text",
         "plugin": "add a tool node, and give the function by `tools` of the services, or ask its address by a request node",
-        "question": _ASK,
+        "question": f"{_ASK}, with the options as its actions; only questions with a text as the answer are read",
         "set_variable": _ASSIGN,
         "subflow": _CALL,
-        "text": "split or join the text by a code node; only texts put together from variables of nodes, and split by given delimiters, are read",
+        "text": "split or join the text by a code node; variables of the user or the app are not read: make them inputs of the start node",
         "variable": _ASSIGN,
         "variable_merge": "add a variable-aggregator node; only one group is read",
         "workflow": _CALL,

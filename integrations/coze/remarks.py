@@ -8,6 +8,7 @@ from typing import Any
 from operad.flows.formats.fields import Declared, Owner, Remark, Table, Use, remarks_on, table, unless
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.integrations.coze.nodes.containers import MOST_PASSES
 from operad.integrations.coze.nodes.plugins import plugin_of
 from operad.integrations.coze.notes import archived_data
 from operad.integrations.coze.translation import MISREAD
@@ -102,11 +103,11 @@ NODES: Mapping[str, Table] = {
         honoured="concurrentSize", note={"batchSize": ("every item is worked on", lambda value: str(value) != "1000")}
     ),
     "loop": table(
-        honoured="loopType loopCount",
+        honoured="loopType loopCount variableParameters",
         lossy={
-            "variableParameters": "passes share no variables",
+            "loopType": (f"ends after {MOST_PASSES:,} passes, if nothing ends it before", lambda v: v == "infinite"),
             "node_inputs": "the loop runs over no list",
-            "node_outputs": "the loop has no outputs",
+            "node_outputs": "only variables of the loop are its outputs, by their names",
         },
     ),
     "http-request": _LISTED
@@ -148,6 +149,11 @@ FORM_FIELDS: Mapping[tuple[str, str], Table] = {
     | table(
         honoured="question answer_type", no_effect="llmParam limit option_type options dynamic_option extra_output"
     ),
+    ("input", "human-input"): _LISTED | table(no_effect="outputSchema"),
+    ("json_stringify", "code"): _LISTED,
+    ("json_parse", "code"): _LISTED,
+    ("loop_set_variable", "assigner"): _LISTED,
+    ("break", "loop-end"): _LISTED,
     ("http", "request"): _LISTED | _REQUEST | table(honoured="apiInfo headers params body.bodyType body.bodyData"),
 }
 """Coze's parameters of nodes that are read by `FORMS`, by Coze's type and Operad's."""
@@ -168,12 +174,24 @@ def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
     owner = Owner(spec.id, title if isinstance(title, str) else "")
     yield from remarks_on(archived, AROUND, owner, Use.NOTE)
     given = fields_of(archived.get("parameters"))
+    if spec.type == "loop":
+        given = {**given, "node_outputs": _other_outputs(given, spec.id)}
     fields = FORM_FIELDS.get((str(archived.get("type")), spec.type)) or NODES.get(spec.type)
     if fields and archived.get("type") != "plugin":
         yield from remarks_on(_with_mappings(given, "llmParam", "fcParam"), ANY_NODE | fields, owner)
     elif archived.get("type") == "plugin":
         yield from remarks_on(given, ANY_NODE | PLUGIN, owner)
         yield from _input_remarks(given, owner)
+
+
+def _other_outputs(given: Fields, loop: str) -> Fields:
+    """Return the outputs of a loop that are not its variables of the same names."""
+    variables = {str(each.get("name")) for each in each_of(given.get("variableParameters"))}
+    return {
+        name: each
+        for name, each in fields_of(given.get("node_outputs")).items()
+        if name not in variables or _value(fields_of(each).get("value")) != {"path": name, "ref_node": loop}
+    }
 
 
 def _input_remarks(given: Fields, owner: Owner) -> Iterator[Remark]:

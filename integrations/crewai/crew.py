@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+import networkx
+
 from operad.configs.foreign import Experts, ExpertSource
 from operad.flows.formats.format import content_of
+from operad.flows.formats.order import cycle_issues
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, read_yaml, serialized, value_node
 from operad.operators.instruction import Template
@@ -83,7 +86,7 @@ def _kind(path: Path) -> str:
     """Return ``agents`` or ``tasks``, by the keys of a file's entries and its name; empty for another file."""
     named = next((kind for kind in ("agents", "tasks") if path.stem.lower().endswith(kind)), "")
     try:
-        entries = fields_of(read_yaml(content_of(path), str(path)).value).values()
+        entries = fields_of(read_yaml(content_of(path), str(path), merges=True).value).values()
     except InvalidError:  # which reading it tells, if its name says what it is
         return named
     keys = {key for each in entries for key in fields_of(each)}
@@ -132,21 +135,24 @@ class _Reading:
     path: Path
     entries: Mapping[str, Any]
     lines: Mapping[tuple[int, str | int], int]
+    names_at: Mapping[str, int]
+    anchors: Mapping[int, str]
     issues: list[Issue] = field(default_factory=list[Issue])
     losses: list[Issue] = field(default_factory=list[Issue])
 
     @classmethod
     def of(cls, path: Path) -> _Reading:
-        found = read_yaml(content_of(path), str(path))
+        found = read_yaml(content_of(path), str(path), merges=True)
         if not fields_of(found.value):
             told = Issue("shape", "expected a mapping of names to agents or tasks", str(path))
             raise InvalidError("CrewAI's files cannot be converted", [told])
-        return cls(path, fields_of(found.value), found.lines)
+        entries = fields_of(found.value)
+        return cls(path, entries, found.lines, {name: found.line(found.value, name) for name in entries}, found.anchors)
 
     def where(self, name: str, key: str = "") -> str:
         entry = self.entries.get(name)
         line = self.lines.get((id(entry), key)) if key else None
-        line = line or self.lines.get((id(self.entries), name), 1)
+        line = line or self.names_at.get(name, 1)
         return f"{self.path}:{line}: {name}{'.' if key else ''}{key}"
 
     def issue(self, code: str, told: str, name: str, key: str = "") -> None:
@@ -284,6 +290,38 @@ def _checks(file: _Reading, name: str) -> list[str]:
 # Order of the tasks
 
 
+def _without_templates(file: _Reading) -> _Reading:
+    """Return the tasks without entries that only stand there to be merged into others."""
+    kept: dict[str, Any] = {}
+    for name, entry in file.entries.items():
+        if {"description", "expected_output"} <= fields_of(entry).keys() or id(entry) not in file.anchors:
+            kept[name] = entry
+        else:
+            file.loss("note", "has no description of a task, and only an anchor; it is left out", name)
+    return replace(file, entries=kept)
+
+
+def _in_order(file: _Reading) -> _Reading:
+    """Return the tasks, each after those whose results it needs: in CrewAI, Python code gives the order of the tasks."""
+    places = {name: number for number, name in enumerate(file.entries)}
+    needs = {
+        name: [other for other in list_of(fields_of(entry).get("context")) if isinstance(other, str)]
+        for name, entry in file.entries.items()
+    }
+    for name, others in needs.items():
+        if later := [other for other in others if places.get(other, -1) > places[name]]:
+            file.loss("note", f"runs after {later[0]!r}, whose result it needs", name, "context")
+    file.issues.extend(replace(each, where=file.where(each.where, "context")) for each in cycle_issues(needs))
+    if any(each.code == "cycle" for each in file.issues):
+        return file
+    tasks: Any = networkx.DiGraph(
+        (other, name) for name, others in needs.items() for other in others if other in places
+    )
+    tasks.add_nodes_from(places)
+    ordered: Any = networkx.lexicographical_topological_sort(tasks, key=places.__getitem__)
+    return replace(file, entries={name: file.entries[name] for name in ordered})
+
+
 def _sources(file: _Reading, ids: Mapping[str, str]) -> dict[str, list[str]]:
     """Return the tasks whose results each task sees: those of `context`, by default those before it.
 
@@ -305,9 +343,7 @@ def _sources(file: _Reading, ids: Mapping[str, str]) -> dict[str, list[str]]:
                 if other not in file.entries:
                     hint = did_you_mean(other, list(file.entries))
                     file.issue("unknown-task", f"no task is called {other!r}{hint}", name, "context")
-                elif other not in found or other == name:
-                    file.issue("context", f"{other!r} is not before it; move it up", name, "context")
-                else:
+                elif other in found and other != name:  # otherwise a cycle, which is an issue
                     found[name].append(other)
         if is_async:
             waiting = [*waiting, name]
@@ -323,7 +359,14 @@ def _read(files: Sequence[Path]) -> Experts:
         InvalidError: The files have issues.
     """
     agents_file, tasks_file = (_Reading.of(path) for path in files)
-    agents = {name: _agent(agents_file, name) for name, _ in agents_file.each()}
+    tasks_file = _in_order(_without_templates(tasks_file))
+    named = {str(entry.get("agent")).strip() for _, entry in tasks_file.each()}
+    agents: dict[str, _Agent] = {}
+    for name, _ in agents_file.each():
+        if name in named:
+            agents[name] = _agent(agents_file, name)
+        else:
+            agents_file.loss("note", "no task names this agent; it is left out", name)
     texts = [text for file in (agents_file, tasks_file) for _, entry in file.each() for text in entry.values()]
     inputs = {name for text in texts if isinstance(text, str) for name in _PLACEHOLDER.findall(text)}
     ids: dict[str, str] = {}
@@ -333,10 +376,7 @@ def _read(files: Sequence[Path]) -> Experts:
         names = (wanted, "task", "step", "work")
         free = (each for each in names if not any(did_you_mean(known, [each]) for known in inputs))
         ids[name] = settled_id(next(free, "task"), lambda each: each in inputs or each in ids.values())
-    operators, chains, criteria = _workflow(tasks_file, ids, agents)
-    for name in agents:
-        if not any(entry.get("agent") == name for _, entry in tasks_file.each()):
-            agents_file.loss("note", "no task names this agent; it is left out", name)
+    operators, chains, criteria = _workflow(tasks_file, ids, agents, list(agents_file.entries))
     if issues := [*agents_file.issues, *tasks_file.issues]:
         raise InvalidError("CrewAI's files cannot be converted", list(dict.fromkeys(issues)))
     expert: dict[str, Any] = {"profile": {"name": "Crew", "desc": _described(tasks_file)}, "workflow": chains}
@@ -348,7 +388,7 @@ def _read(files: Sequence[Path]) -> Experts:
 
 
 def _workflow(
-    file: _Reading, ids: Mapping[str, str], agents: Mapping[str, _Agent]
+    file: _Reading, ids: Mapping[str, str], agents: Mapping[str, _Agent], known: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[list[Any]], list[str]]:
     """Return the operators, the chains and the criteria of the tasks."""
     operators: list[dict[str, Any]] = []
@@ -358,7 +398,7 @@ def _workflow(
     sources = _sources(file, ids)
     for name, _ in file.each():
         key = ids[name]
-        operator, criterion = _operator(file, name, key, _agent_of(file, name, agents))
+        operator, criterion = _operator(file, name, key, _agent_of(file, name, agents, known))
         criteria.append(f"- {key}: {criterion}")
         _chain(chains, key, [ids[each] for each in sources.get(name, [])], gated, operator)
         operators.append(operator)
@@ -376,10 +416,10 @@ def _workflow(
     return operators, chains, criteria
 
 
-def _agent_of(file: _Reading, name: str, agents: Mapping[str, _Agent]) -> _Agent | None:
+def _agent_of(file: _Reading, name: str, agents: Mapping[str, _Agent], known: Sequence[str]) -> _Agent | None:
     wanted = file.text(name, "agent", needed=False)
-    if wanted and wanted not in agents:
-        file.issue("unknown-agent", f"no agent is called {wanted!r}{did_you_mean(wanted, list(agents))}", name, "agent")
+    if wanted and wanted not in known:
+        file.issue("unknown-agent", f"no agent is called {wanted!r}{did_you_mean(wanted, known)}", name, "agent")
     elif not wanted:
         file.loss("loss", "names no agent: its instruction has no role, and there is no manager that assigns one", name)
     return agents.get(wanted)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, NamedTuple
 
-from operad.flows.formats.json_text import read_json, read_text
+from operad.flows.formats.json_text import read_json, read_text, write_json
 from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import Edge
@@ -16,12 +16,15 @@ from operad.integrations.flowise.kinds import DECISIONS, START, STICKY_NOTE, SUF
 from operad.runtime.values.errors import InvalidError, Issue, shorten
 
 _MARKS = re.compile(rb'"(?:inputParams|inputAnchors)"\s*:|"name"\s*:\s*"[a-zA-Z]+Agentflow"')
+_RECORD = re.compile(rb'"flowData"\s*:\s*"\s*\{')
 _V1 = ("Multi Agents", "Sequential Agents")
 
 
 def is_it(data: bytes) -> bool:
     """Return True if a file looks like one of Flowise, also of the forms that cannot be read."""
     start = data.removeprefix(b"\xef\xbb\xbf").lstrip()[:1] == b"{"
+    if start and _RECORD.search(data):
+        return True
     return start and b'"nodes"' in data and b'"edges"' in data and _MARKS.search(data) is not None
 
 
@@ -139,11 +142,19 @@ class FlowFile:
                 pending += next_of[each]
         return found
 
+    @cached_property
+    def states(self) -> set[str]:
+        """Names of the values of the flow's state."""
+        first = [state for node in self.nodes.values() for state in each_of(node.inputs.get("startState"))]
+        return self.states_set(self.nodes) | {key for each in first if isinstance(key := each.get("key"), str) and key}
+
     def states_set(self, nodes: Collection[str]) -> set[str]:
         """Return the names of the values of the flow's state that nodes set, or nodes inside them."""
         setting = [each.inputs for each in self.nodes.values() if each.id in nodes or each.parent in nodes]
         updates = [inputs[field] for inputs in setting for field in inputs if field.endswith("UpdateState")]
-        return {str(each.get("key")) for listed in updates for each in each_of(listed)}
+        return {
+            key for listed in updates for each in each_of(listed) if isinstance(key := each.get("key"), str) and key
+        }
 
     def ends(self, parent: str) -> list[str]:
         """Return the ids of the nodes of a level that no edge leaves."""
@@ -188,6 +199,9 @@ def faults(root: Any) -> Iterator[Issue]:
     """Yield the issues because of which the values of a file are not an AgentFlow v2."""
     fields = fields_of(root)
     missing = [key for key in ("nodes", "edges") if not isinstance(fields.get(key), list)]
+    if missing and _RECORD.search(write_json(root)):
+        yield Issue("format", "holds flows of Flowise as texts under flowData; save each text as a file of its own")
+        return
     yield from (Issue("format", f"{key}: must be a list") for key in missing)
     if missing:
         return

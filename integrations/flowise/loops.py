@@ -15,7 +15,7 @@ from operad.flows.formats.shapes import fields_of, json_or_text
 from operad.flows.node_graph import Edge, NodeSpec
 from operad.integrations.flowise.draft import Draft
 from operad.integrations.flowise.flow_file import FlowFile
-from operad.integrations.flowise.kinds import DECISIONS, LOOP
+from operad.integrations.flowise.kinds import DECISIONS, LOOP, START
 from operad.integrations.flowise.names import Names
 from operad.integrations.flowise.nodes.reading import Reading
 from operad.operators.node_params import readable, rewritten
@@ -30,10 +30,7 @@ def add_loops(file: FlowFile, names: Names, draft: Draft) -> None:
     Raises:
         InvalidError: A loop has no counterpart; every such loop is listed.
     """
-    loops: dict[str, list[str]] = {}
-    for node in file.nodes.values():
-        if node.kind == LOOP:
-            loops.setdefault(str(node.inputs.get("loopBackToNode") or "").split("-")[0], []).append(node.id)
+    loops = _loops(file)
     regions = {target: _region(file, target, ids) for target, ids in loops.items()}
     issues = [
         Issue("loop", why, ids[0]) for target, ids in loops.items() for why in _obstacles(file, target, ids, regions)
@@ -42,6 +39,23 @@ def add_loops(file: FlowFile, names: Names, draft: Draft) -> None:
         raise InvalidError("the flow", issues)
     for target, ids in loops.items():
         _Loop(file, names, draft, target, ids[0], regions[target]).add()
+
+
+def _loops(file: FlowFile) -> dict[str, list[str]]:
+    """Return the ids of the loops that lead back to a node, by its id; to that after the start, instead of to it."""
+    loops: dict[str, list[str]] = {}
+    for node in file.nodes.values():
+        if node.kind == LOOP:
+            target = str(node.inputs.get("loopBackToNode") or "").split("-")[0]
+            after = [link.target for link in file.links if link.source == target]
+            is_start = target in file.nodes and file.nodes[target].kind == START
+            loops.setdefault(after[0] if is_start and len(after) == 1 else target, []).append(node.id)
+    return loops
+
+
+def loop_bodies(file: FlowFile) -> list[set[str]]:
+    """Return the ids of the nodes that each loop runs again."""
+    return [_region(file, target, ids) for target, ids in _loops(file).items()]
 
 
 def _region(file: FlowFile, target: str, loops: list[str]) -> set[str]:
@@ -60,8 +74,9 @@ def _count(file: FlowFile, loop: str) -> int:
 def _obstacles(file: FlowFile, target: str, loops: list[str], regions: dict[str, set[str]]) -> Iterator[str]:
     """Yield the reasons why a loop has no counterpart here."""
     loop, region = loops[0], regions[target]
-    if target not in file.nodes:
-        yield f"leads back to {target!r}, which is not there; choose a node in Loop Back To"
+    if target not in file.nodes or file.nodes[target].kind == START:
+        why = "is not there" if target not in file.nodes else "is the start of several nodes"
+        yield f"leads back to {target!r}, which {why}; choose a node after the start in Loop Back To"
     elif any(target not in file.before(each) for each in loops):
         yield f"leads back to {target!r}, which does not lead to it; let it lead back to a node before it"
     elif file.nodes[loop].parent:

@@ -40,7 +40,11 @@ _SYSTEM = {
     "current_date_time": TIME,
     "$flow.sessionId": SESSION,
     "$flow.chatId": SESSION,
+    "$flow.chatflowId": "sys.workflow_id",
 }
+
+OUTSIDE = ("sys.", "vars.", "webhook.")
+"""Beginnings of the names of inputs that are no fields of a form."""
 
 CONTENTS = {
     LLM: "text",
@@ -106,14 +110,25 @@ class Names:
             return "\n".join(f"{name}: {Selector(name, self.start).in_text}" for name in self.form)
         return self.input(QUESTION).in_text
 
-    def resolve(self, reference: str, node: FlowNode) -> Selector | str | None:
-        """Return the variable that a reference of a node names, a text that it stands for, or None if it names nothing."""
+    def resolve(self, reference: str, node: FlowNode, messages: int) -> Selector | str | None:
+        """Return the variable that a reference of a node names, a text that it stands for, or None if it names nothing.
+
+        Args:
+            reference: The reference, without braces.
+            node: The node that names it.
+            messages: The number of messages of the run before the node.
+        """
         path = re.sub(r"\[([0-9]+)\]", r".\1", reference.replace("\\", "").strip(" \t{}"))
-        if path == "question" and self.is_form:
-            return ""
+        fixed = {"runtime_messages_length": str(messages), "file_attachment": ""} | (
+            {"question": ""} if self.is_form else {}
+        )
+        if path in fixed:
+            return fixed[path]
         if path in _SYSTEM:
             return self.input(_SYSTEM[path])
         head, _, rest = path.partition(".")
+        if head == "$webhook" and rest:
+            return self.input(path[1:])
         if head == "$form" and rest:
             return self.input(rest.partition(".")[0])._replace(variable=rest)
         if head == "$vars" and rest:
@@ -125,7 +140,7 @@ class Names:
             return Selector(f"item.{rest}" if rest else "item", node.parent)
         if path == "loop_count":
             loops = [each.id for each in self._file.nodes.values() if each.kind == LOOP and each.parent == node.parent]
-            return Selector("index", loops[0]) if len(loops) == 1 else None
+            return "0" if not loops else Selector("index", loops[0]) if len(loops) == 1 else None
         return self._output(path)
 
     def _output(self, path: str) -> Selector | None:
@@ -201,6 +216,8 @@ class WrittenNames:
         )
 
     def _input(self, variable: str) -> str:
-        head, _, rest = variable.partition(".")
+        head = variable.partition(".")[0]
         system = next((path for path, name in _SYSTEM.items() if name == variable), "")
-        return system or (f"$vars.{rest}" if head == "vars" else f"$form.{variable}" if self.is_form else "question")
+        return system or (
+            f"${variable}" if head in ("vars", "webhook") else f"$form.{variable}" if self.is_form else "question"
+        )

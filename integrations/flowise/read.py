@@ -11,7 +11,7 @@ from operad.flows.node_graph import Edge, NodeSpec
 from operad.integrations.flowise.draft import Draft
 from operad.integrations.flowise.flow_file import FlowFile
 from operad.integrations.flowise.kinds import DECISIONS, HTTP, ITERATION, LOOP, START
-from operad.integrations.flowise.loops import add_loops
+from operad.integrations.flowise.loops import add_loops, loop_bodies
 from operad.integrations.flowise.names import Names, content
 from operad.integrations.flowise.nodes import READERS
 from operad.integrations.flowise.nodes.reading import Message, Reading
@@ -29,6 +29,7 @@ def read_flow(file: FlowFile) -> Draft:
     starts = [node for node in file.nodes.values() if node.kind == START]
     past = not (starts and starts[0].inputs.get("startEphemeralMemory") is True)
     told: dict[str, tuple[bool, list[Message]]] = {}
+    bodies = loop_bodies(file)
     for node_id in file.order:
         node = file.nodes[node_id]
         history: list[tuple[str, Message]] = []
@@ -36,7 +37,7 @@ def read_flow(file: FlowFile) -> Draft:
         for other, (restarts, messages) in told.items():
             if other in before:
                 history = [*([] if restarts else history), *((other, each) for each in messages)]
-        changed = _changed_since(file, history, node_id)
+        changed = _changed_since(file, history, node_id, bodies)
         reading = Reading(node, names, file, [each for _, each in history], past, changed)
         if node.kind in READERS:
             READERS[node.kind](reading)
@@ -59,12 +60,19 @@ def read_flow(file: FlowFile) -> Draft:
     return draft
 
 
-def _changed_since(file: FlowFile, history: list[tuple[str, Message]], node_id: str) -> dict[str, str]:
-    """Return the texts of messages that name a value of the flow's state that is set between them and a node."""
+def _changed_since(
+    file: FlowFile, history: list[tuple[str, Message]], node_id: str, bodies: list[set[str]]
+) -> dict[str, str]:
+    """Return the texts of messages that name a value of the flow's state that is set between them and a node.
+
+    Of a loop, all nodes run between a message before it and one of its nodes.
+    """
     changed: dict[str, str] = {}
     for teller, message in history:
         named = [each.variable.partition(".")[0] for each in Text(message.text).selectors if each.node == CONVERSATION]
-        since = file.states_set(file.before(node_id) - file.before(teller)) if named else ()
+        again = [body for body in bodies if node_id in body and teller not in body]
+        between = file.before(node_id).union(*again) - file.before(teller)
+        since = file.states_set(between) if named else ()
         if found := [name for name in named if name in since]:
             changed[message.text] = found[0]
     return changed

@@ -15,6 +15,7 @@ from operad.integrations.flowise.secrets import with_secrets
 from operad.integrations.flowise.write import NAME
 from operad.runtime.values.errors import InvalidError
 
+_WEBHOOK = "parts of the request are inputs of the run, such as webhook.body.name"
 _OVERRIDE = "the model chooses by Operad's own prompt"
 _BUILT_IN = "the model has no tools of its vendor; name tools under Tools"
 _KNOWLEDGE = "the agent looks nothing up; add a retriever before it, or a tool that searches"
@@ -32,7 +33,18 @@ def _fields(kind: str, **more: Mapping[str, str]) -> Table:
 FIELDS: Mapping[str, Table] = {
     kind: _fields(kind) for kind in kinds.KINDS
 } | {
-    kinds.START: _fields(kinds.START, note={"formTitle": "is not shown", "formDescription": "is not shown"}),
+    kinds.START: _fields(
+        kinds.START,
+        note={
+            "formTitle": "is not shown", "formDescription": "is not shown", "webhookBodyParams": _WEBHOOK,
+            "webhookQueryParams": _WEBHOOK, "webhookHeaderParams": _WEBHOOK,
+        },
+        lossy={"callbackUrl": "no result is sent there"},
+    )
+    | table(
+        no_effect="webhookMethod webhookContentType webhookURL webhookSecret webhookSignatureHeader webhookSignatureType "
+        "callbackSecret"
+    ),
     kinds.AGENT: _fields(
         kinds.AGENT,
         lossy={

@@ -36,7 +36,7 @@ from operad.integrations.flowise.kinds import (
     WITHOUT_OUTPUT,
     fields_of_kind,
 )
-from operad.integrations.flowise.names import WrittenNames
+from operad.integrations.flowise.names import OUTSIDE, WrittenNames
 from operad.integrations.flowise.nodes import WRITERS
 from operad.integrations.flowise.nodes.models import of_variable
 from operad.integrations.flowise.read import read_flow
@@ -84,7 +84,7 @@ class Writer:
         self._by_id = graph.by_id
         start = next((spec for spec in graph.nodes if spec.type == "start"), None)
         variables = pairs_of(fields_of(start.params).get("variables")) if start else []
-        is_form = any(not str(name).startswith(("sys.", "vars.")) for name, _ in variables)
+        is_form = any(not str(name).startswith(OUTSIDE) for name, _ in variables)
         self._names = WrittenNames(graph, is_form)
         nodes = self._nodes()
         self.root: Fields = {

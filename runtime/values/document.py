@@ -126,17 +126,18 @@ class YamlValues(NamedTuple):
         return self.lines.get((id(holder), key), 0)
 
 
-def parse_yaml(text: str, name: str) -> YamlValues:
+def parse_yaml(text: str, name: str, *, merges: bool = False) -> YamlValues:
     """Parse YAML text of another platform with any value, by YAML 1.1.
 
     Args:
         name: Name of the text in messages.
+        merges: True if mappings may contain others by merge keys (``<<``), which are a fault otherwise.
 
     Raises:
         InvalidError: The text is not YAML, nested too deeply, too large after its aliases are expanded, or has
             duplicate keys.
     """
-    return _without_slips(_read(text, name, yaml_1_1=True), name)
+    return _without_slips(_read(text, name, yaml_1_1=True, merges=merges), name)
 
 
 def parse_words(text: str, name: str) -> YamlValues:
@@ -157,9 +158,9 @@ def _without_slips(values: YamlValues, name: str) -> YamlValues:
     return values
 
 
-def _read(text: str, name: str, *, yaml_1_1: bool) -> YamlValues:
+def _read(text: str, name: str, *, yaml_1_1: bool, merges: bool = False) -> YamlValues:
     try:
-        reader = _Reader(text, name, yaml_1_1)
+        reader = _Reader(text, name, yaml_1_1, merges)
     except (yaml.YAMLError, UnicodeEncodeError) as error:  # a character that is not allowed in YAML; a lone surrogate
         raise InvalidError(f"{name} is not YAML", [syntax_issue(error, text, name)]) from error
     try:
@@ -240,12 +241,13 @@ class _Container:
 class _Reader:
     """Builder of values from the parser's events, without recursion, which checks the limits while reading."""
 
-    def __init__(self, text: str, name: str, yaml_1_1: bool) -> None:
+    def __init__(self, text: str, name: str, yaml_1_1: bool, merges: bool = False) -> None:
         parser: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # libyaml's is ten times as fast
         self._loader: Any = parser(text)
         self._text = text
         self._name = name
         self._yaml_1_1 = yaml_1_1
+        self._merges = merges
         self._stack: list[_Container] = []
         self._anchored: dict[str, tuple[Any, int, int, str | None]] = {}
         self._top_value: Any = None
@@ -294,11 +296,25 @@ class _Reader:
             self._begin_container(event)
         elif isinstance(event, yaml.MappingEndEvent | yaml.SequenceEndEvent):
             done = self._stack.pop()
+            if self._merges and isinstance(done.value, dict) and "<<" in done.value:
+                self._merge(done.value)
             if done.anchor:
                 self._anchored[done.anchor] = (done.value, done.size, done.line, None)
             self._add_value(done.value, done.size, done.line, done.mark)
         elif isinstance(event, yaml.AliasEvent):
             self._alias(event)
+
+    def _merge(self, value: dict[str, Any]) -> None:
+        """Put the keys of the mappings under ``<<`` into a mapping that has them not; earlier mappings come first."""
+        given = value.pop("<<")
+        for source in cast("list[Any]", given) if isinstance(given, list) else [given]:
+            if not isinstance(source, dict):
+                self._report("key", "a merge key (<<) takes a mapping, or a list of mappings")
+                return
+            for key, each in cast("dict[str, Any]", source).items():
+                if key not in value:
+                    value[key] = each
+                    self._lines[id(value), key] = self._lines[id(cast("Any", source)), key]
 
     def _alias(self, event: Any) -> None:
         """Add the value of an alias, as a key or a value."""
@@ -328,7 +344,7 @@ class _Reader:
         size = 1 + len(text) // TEXT_SIZE
         written: str | None = None
         if self._expects_key():
-            if text == "<<" and event.implicit[0]:
+            if text == "<<" and event.implicit[0] and not self._merges:
                 raise self._error("key", "merge keys (<<) are not supported; write the keys themselves")
             self._set_key(text)
             value: Any = text

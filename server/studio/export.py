@@ -22,7 +22,8 @@ from operad.server.studio.files.open_file import Content, OpenFile
 PYTHON = "python"
 _SAMPLES: Mapping[str, Any] = {"number": 1, "boolean": True, "object": {}, "array[string]": ["…"]}
 _TITLES = {
-    "operad": "Operad YAML", "dify": "Dify", "coze": "Coze (archive)", "flowise": "Flowise (AgentFlow v2)",
+    "operad": "Operad YAML", "dify": "Dify", "coze": "Coze (archive)",
+    "coze-canvas": "Coze Studio (canvas JSON)", "flowise": "Flowise (AgentFlow v2)",
     "chat2workflow": "Chat2Workflow JSON",
     "mermaid": "Mermaid flowchart", "worfbench": "WorFBench JSON", PYTHON: "Python that builds it",
     "svg": "Picture (SVG)", "png": "Picture (PNG)", "md": "Markdown with a flowchart",

@@ -84,8 +84,9 @@ def _of_formats(name: str) -> Iterator[bytes]:
     if not name.startswith("comfyui"):
         yield FORMATS[name].dump(graph())
     match name:
-        case "dify":
-            yield from files("unit/data/dify/*.yml")
+        case "dify" | "flowise" | "coze-canvas":
+            folder = "dify/*.yml" if name == "dify" else f"{name.replace('-', '_')}_cases/*.json"
+            yield from files(f"unit/data/{folder}")
         case "operad":
             yield from fenced("yaml", "formats", "nodes*", "edit")
         case "chat2workflow":

@@ -1,6 +1,6 @@
 """Texts in pictures that ComfyUI saved: ``workflow``, the form of the page, and ``prompt``, the form of the server.
 
-A PNG holds each in a chunk, ``tEXt``, ``zTXt`` or ``iTXt`` (PNG, third edition, 11.3.3). A WebP holds them in the fields
+A PNG holds each in a chunk, ``tEXt``, ``zTXt`` or ``iTXt`` (PNG, third edition, 11.3.3), an animated one in ``comf``. A WebP holds them in the fields
 of its EXIF data, as ``workflow:{…}`` and ``prompt:{…}``. Pixels are neither decoded nor changed.
 """
 
@@ -21,7 +21,7 @@ MAX_CHUNKS = 20_000
 """Maximum number of chunks of a picture; an encoder makes one for several kilobytes of pixels."""
 
 _PNG = b"\x89PNG\r\n\x1a\n"
-_TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt")
+_TEXT_CHUNKS = (b"tEXt", b"zTXt", b"iTXt", b"comf")  # ComfyUI writes comf into animations (APNG)
 _ASCII = 2
 """Type of a text among the types of EXIF fields."""
 
@@ -167,7 +167,7 @@ def _png_chunk(kind: bytes, content: bytes) -> bytes:
 def _text_of(chunk: _Chunk) -> str:
     """Return the text of a chunk; raise `_Broken` or `_TooLarge`."""
     _, _, rest = chunk.content.partition(b"\0")
-    if chunk.type == b"tEXt":
+    if chunk.type in (b"tEXt", b"comf"):
         return _decoded(rest)
     packed, method = True, rest[:1]
     if chunk.type == b"iTXt":

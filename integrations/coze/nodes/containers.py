@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.shapes import Fields
-from operad.integrations.coze.inputs import input_of, literal
+from operad.flows.formats.shapes import Fields, each_of
+from operad.integrations.coze.inputs import coze_type, input_of, literal, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.node_mapping import NodeMapping
-from operad.operators.nodes.containers import IterationParams, LoopParams
+from operad.operators.nodes.containers import IterationParams, LoopParams, LoopVariable
+from operad.operators.variables import Selector
 
 STARTS: Mapping[str, str] = {"iteration": "iteration-start", "loop": "loop-start"}
 """Types of the start nodes inside containers, for which Coze has no nodes, by container type."""
@@ -38,13 +39,32 @@ def _read_iteration(given: Any, names: Names) -> Fields:
 
 def _write_loop(params: LoopParams, names: Names) -> Fields:
     count = literal(str(params.loop_count), "integer")
-    return {"loopType": "count", "loopCount": count, "variableParameters": [], "node_inputs": [], "node_outputs": {}}
+    variables = [_write_variable(each, names) for each in params.variables]
+    return {
+        "loopType": "count", "loopCount": count, "variableParameters": variables, "node_inputs": [], "node_outputs": {}
+    }  # fmt: skip
+
+
+def _write_variable(variable: LoopVariable, names: Names) -> Fields:
+    if isinstance(variable.value, Selector):
+        return {"name": variable.name, "input": {**coze_type(variable.type), "value": names.reference(variable.value)}}
+    return {"name": variable.name, "input": {**coze_type(variable.type), "value": variable.value}}
+
+
+MOST_PASSES = 1000
+"""Maximum number of passes of a loop that Coze does not end by itself."""
 
 
 def _read_loop(given: Any, names: Names) -> Fields:
-    if given["loopType"] != "count":
+    if given["loopType"] not in ("count", "infinite"):
         raise ValueError(given["loopType"])
-    return {"loop_count": int(given["loopCount"]["value"]["content"])}
+    variables: list[Any] = []
+    for each in each_of(given.get("variableParameters")):
+        value: Any = each["input"]["value"]
+        is_reference = isinstance(value, Mapping)
+        variables.append([each["name"], operad_type(each["input"]), names.selector(value) if is_reference else value])
+    count = int(given["loopCount"]["value"]["content"]) if given["loopType"] == "count" else MOST_PASSES
+    return {"loop_count": count, **({"variables": variables} if variables else {})}
 
 
 CONTAINERS: Mapping[str, NodeMapping] = {

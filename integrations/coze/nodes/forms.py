@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from keyword import iskeyword
 from typing import Any, NamedTuple
 
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -82,6 +83,52 @@ def _read_question(given: Any, names: Names) -> Fields:
     return {"question": names.text(given["question"], given.get("node_inputs")), "inputs": ["USER_RESPONSE"]}
 
 
+def _read_input(given: Any, names: Names) -> Fields:
+    """Return a node that asks for texts."""
+    if any(operad_type(kind) != "string" for kind in given["node_outputs"].values()):
+        raise ValueError(given["node_outputs"])
+    wanted = list(given["node_outputs"])
+    return {"question": f"Please enter: {', '.join(wanted)}", "inputs": wanted}
+
+
+def _read_json(expression: str) -> Read:
+    """Return the reader of a node that turns its only input into its only output by an expression in Python."""
+
+    def read(given: Any, names: Names) -> Fields:
+        ((name, selector),) = names.arguments(given["node_inputs"])
+        ((output, kind),) = given["node_outputs"].items()
+        code = f"import json\n\n\ndef main({name}):\n    return {{{output!r}: {expression.format(name)}}}\n"
+        if not name.isidentifier() or iskeyword(name) or name == "json":
+            raise ValueError(name)
+        return {"variables": [[name, selector]], "outputs": [[output, operad_type(kind)]], "code": code}
+
+    return read
+
+
+def _read_assigner(given: Any, names: Names) -> Fields:
+    """Return new values of the variables of the loop around."""
+    assignments: list[Any] = []
+    for each in given["node_inputs"]:
+        value = _side(each["right"], names)
+        assignments.append([_side(each["left"], names), "set", value])
+    return {"assignments": assignments}
+
+
+def _side(given: Any, names: Names) -> Any:
+    """Return a side of a new value, which is not under a key ``input`` and has the form of a canvas."""
+    value = given["value"]
+    content = value["content"]
+    if value["type"] == "literal":
+        return content
+    if value["type"] != "ref" or content.get("source", "block-output") != "block-output":
+        raise ValueError(value)
+    return names.selector({"path": content["name"], "ref_node": content["blockID"]})
+
+
+def _read_break(given: Any, names: Names) -> Fields:
+    return {}
+
+
 def _read_output(given: Any, names: Names) -> Fields:
     """Return a message to the user; its text is literal, or a value on a canvas."""
     content = given["content"]
@@ -92,21 +139,45 @@ def _read_output(given: Any, names: Names) -> Fields:
 def _read_request(given: Any, names: Names) -> Fields:
     api, body = given["apiInfo"], fields_of(given.get("body"))
     kind, data = body.get("bodyType", "EMPTY"), fields_of(body.get("bodyData"))
-    if fields_of(given.get("auth")).get("authOpen"):
-        raise ValueError("a key is sent")
-    headers = _lines(given.get("headers"), names)
+    headers = "\n".join(filter(None, [_lines(given.get("headers"), names), _key(fields_of(given.get("auth")), names)]))
     parts: list[list[str]] = []
     if kind in _BODIES:
         parts = [["", _text(data["json" if kind == "JSON" else "rawText"], names)]]
         headers = "\n".join(filter(None, [headers, f"Content-Type: {_BODIES[kind]}"]))
     elif kind == "FORM_URLENCODED":
         parts = [[name, _value(value, names)] for name, value in by_name(data["formURLEncoded"]).items()]
+    elif kind == "FORM_DATA":
+        fields = data["formData"]["data"]
+        if any(operad_type(each["input"]) == "file" for each in fields):
+            raise ValueError("a file")
+        parts = [[name, _value(value, names)] for name, value in by_name(fields).items()]
     elif kind != "EMPTY":
         raise ValueError(kind)
     read: Fields = {"url": _text(api["url"], names), "method": api["method"].lower(), "failure": {"then": "end"}}
     read |= {"headers": headers} if headers else {}
     read |= {"params": params} if (params := _lines(given.get("params"), names)) else {}
-    return read | ({"body": ["raw-text" if kind in _BODIES else "x-www-form-urlencoded", parts]} if parts else {})
+    written = "raw-text" if kind in _BODIES else "form-data" if kind == "FORM_DATA" else "x-www-form-urlencoded"
+    return read | ({"body": [written, parts]} if parts else {})
+
+
+def _key(auth: Fields, names: Names) -> str:
+    """Return the header with the key of a request, which must be a variable: a key is not written in a workflow."""
+    if not auth.get("authOpen"):
+        return ""
+    data = fields_of(auth["authData"])
+    if auth["authType"] == "BEARER_AUTH":
+        token = by_name(data["bearerTokenData"])["token"]
+        name, value = "Authorization", f"Bearer {_value(token, names)}"
+    else:
+        custom = fields_of(data["customData"])
+        pair = by_name(custom["data"])
+        token, name = pair["Value"], pair["Key"]
+        value = _value(token, names)
+        if custom.get("addTo") != "header":
+            raise ValueError(custom)
+    if not isinstance(token, Mapping) or not isinstance(name, str) or not re.fullmatch(r"[\w-]+", name):
+        raise ValueError("a key in the file")
+    return f"{name}: {value}"
 
 
 def _text(text: str, names: Names) -> str:
@@ -142,5 +213,10 @@ FORMS: Mapping[str, Sequence[Form]] = {
     "output": (Form("answer", _read_output),),
     "question": (Form("human-input", _read_question),),
     "http": (Form("request", _read_request),),
+    "input": (Form("human-input", _read_input),),
+    "json_stringify": (Form("code", _read_json("json.dumps({}, ensure_ascii=False)")),),
+    "json_parse": (Form("code", _read_json("json.loads({})")),),
+    "loop_set_variable": (Form("assigner", _read_assigner),),
+    "break": (Form("loop-end", _read_break),),
 }
 """Forms by Coze's types, which are tried after those of `MAPPED`."""

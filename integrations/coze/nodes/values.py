@@ -62,30 +62,64 @@ def _code_of_coze(params: CodeParams) -> str | None:
     return None
 
 
+_PYTHON, _JAVASCRIPT = 3, 5
+"""Coze's numbers of languages."""
+
+_JAVASCRIPT_MAIN = re.compile(
+    r"^(?:export default )?(?P<head>(?:async )?function main\(\s*(?:\{[^{}]*\}|\w+))\s*(?::\s*\w+)?\s*\)(?:\s*:[^{}\n]*)?(?=\s*\{)",
+    re.MULTILINE,
+)
+"""A ``main`` of Coze, whose types QuickJS does not read."""
+
+_FOR_COZE = "async function main({ params }) {\n", "\nreturn await main(params);\n}\n"
+_FOR_OPERAD = "async function main(params) {\n", "\nreturn await main({ params });\n}\n"
+"""Functions around a ``main``, which call it as the other one does; its own name stays inside."""
+
+
+def _between(code: str, ends: tuple[str, str]) -> str | None:
+    """Return the code between two texts; None if it is not between them."""
+    return code[len(ends[0]) : -len(ends[1])] if code.startswith(ends[0]) and code.endswith(ends[1]) else None
+
+
+def _read_javascript(code: str) -> str:
+    own = _between(code, _FOR_COZE)
+    return own if own is not None else _JAVASCRIPT_MAIN.sub(r"\g<head>)", code).join(_FOR_OPERAD)
+
+
+def _write_javascript(code: str) -> str:
+    own = _between(code, _FOR_OPERAD)
+    return own if own is not None else code.join(_FOR_COZE)
+
+
 def _write_code(params: CodeParams, names: Names) -> Fields:
+    is_python = params.language == "python"
+    python = _code_of_coze(params) or params.code + CODE_END
     return {
-        "code": _code_of_coze(params) or params.code + CODE_END,
-        "language": 3,
+        "code": python if is_python else _write_javascript(params.code),
+        "language": _PYTHON if is_python else _JAVASCRIPT,
         "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
         "node_outputs": declared(params.outputs),
     }
 
 
 def _read_code(given: Any, names: Names) -> Fields:
-    if given["language"] != 3 or not isinstance(given["code"], str):
-        raise ValueError("no Python")
-    code, variables = given["code"].removesuffix(CODE_END), names.arguments(given.get("node_inputs"))
+    if given["language"] not in (_PYTHON, _JAVASCRIPT) or not isinstance(given["code"], str):
+        raise ValueError(given["language"])
+    variables = names.arguments(given.get("node_inputs"))
+    read: Fields = {
+        "variables": variables,
+        "outputs": [[name, operad_type(kind)] for name, kind in given["node_outputs"].items()],
+    }
+    if given["language"] == _JAVASCRIPT:
+        return {**read, "code": _read_javascript(given["code"]), "language": "javascript"}
+    code = given["code"].removesuffix(CODE_END)
     inputs = [name for name, _ in variables]
     main = _OF_COZE.search(code)
     if code == given["code"] and main and (main["is_async"] or main["name"] not in inputs):
         if not all(name.isidentifier() and not iskeyword(name) and name != "coze" for name in inputs):
             raise ValueError("an input whose name is not one of Python")
         code = CODE_START + code + _code_end(inputs, is_async=bool(main["is_async"]))
-    return {
-        "variables": variables,
-        "outputs": [[name, operad_type(kind)] for name, kind in given["node_outputs"].items()],
-        "code": code,
-    }
+    return {**read, "code": code}
 
 
 def _write_template(params: TemplateParams, names: Names) -> Fields:

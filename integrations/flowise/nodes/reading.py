@@ -12,7 +12,7 @@ from operad.flows.formats.fields import Remark
 from operad.flows.formats.shapes import Fields, each_of
 from operad.flows.node_graph import NodeSpec
 from operad.integrations.flowise.flow_file import FlowFile, FlowNode
-from operad.integrations.flowise.names import REFERENCE, Names, content, structured
+from operad.integrations.flowise.names import REFERENCE, Names, content
 from operad.integrations.flowise.writing import plain_text
 from operad.operators.variables import Selector, Text
 
@@ -62,6 +62,9 @@ def part(value, path, otherwise):
 
 _PART = re.compile(r"\{\{\s*output\.([\w.]+)\s*\}\}")
 """Reference of an update of the state to a part of the node's own answer."""
+
+
+_OUTPUT = re.compile(r"\{\{\s*output\b")
 
 
 class Message(NamedTuple):
@@ -154,11 +157,13 @@ class Reading:
         return REFERENCE.sub(lambda found: self._reference(found[1], found[0], field), plain_text(given))
 
     def _reference(self, reference: str, written: str, field: str) -> str:
-        found = self.names.resolve(reference, self.node)
+        found = self.names.resolve(reference, self.node, len(self.history))
         if found is None:
             if reference.strip().split(".")[0] != "output":
                 self.remark(field, f"{written} names nothing that is known here, and stays as it is")
             return written
+        if found == "" and "file_attachment" in written:
+            self.remark(field, f"{written} is empty: files of the run are not written into texts", lossy=False)
         return found if isinstance(found, str) else found.in_text
 
     def value(self, text: str, suffix: str) -> list[str]:
@@ -184,20 +189,15 @@ class Reading:
         text = self.text(place, update.get("value", ""), of=field)
         own = content(self.node)
         inner = _PART.search(text)
-        if own and inner and not structured(self.node):  # the part of an answer in JSON is the whole value
+        if own and inner:  # the part of an answer in JSON is the whole value, even among words
             suffix = place.replace("[", "_").replace("].", "_")
             expression = f"part(a, {inner[1].split('.')!r}, {text!r})"
             return self.compute(suffix, "value", "any", expression, own)
 
-        def output(path: str) -> str | None:
-            if own is None or path.partition(".")[0] != "output":
-                return None
-            inner = path.partition(".")[2]
-            if not inner:
-                return own.in_text
-            return Selector(f"structured_output.{inner}", self.node.id).in_text if structured(self.node) else None
-
-        text = REFERENCE.sub(lambda found: output(found[1].strip()) or found[0], text)
+        if own and re.fullmatch(r"\{\{\s*output\s*\}\}", text.strip()):
+            return list(own)
+        if "{{" in text and _OUTPUT.search(text):
+            self.remark(place, "{{output}} among words stays as it is, as in Flowise; write it alone", lossy=False)
         named = only_variable(text)
         return list(named) if named else text
 

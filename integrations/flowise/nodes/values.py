@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from operad.flows.formats.shapes import Fields, each_of, list_of, pairs_of
-from operad.integrations.flowise.names import SESSION, WrittenNames
+from operad.integrations.flowise.names import OUTSIDE, SESSION, WrittenNames
 from operad.integrations.flowise.nodes.models import of_variable
 from operad.integrations.flowise.nodes.reading import Reading, expression_of, only_variable
 from operad.integrations.flowise.writing import as_number
@@ -134,7 +134,8 @@ return { content: typeof content === "object" ? JSON.stringify(content, null, 2)
 }
 """
 _STATE = re.compile(r"\$flow\.state(?:\.([A-Za-z_$][\w$]*)|\[\s*[\"']([^\"']+)[\"']\s*\])")
-_VARS = re.compile(r"\$vars\.([A-Za-z_$][\w$]*)")
+_VARS = re.compile(r"\$vars(?:\.([A-Za-z_$][\w$]*)|\[\s*[\"']([A-Za-z_$][\w$]*)[\"']\s*\])")
+_WHOLE_STATE = re.compile(r"\$flow\.state(?!\s*(?:\.[A-Za-z_$]|\[\s*[\"']))|\$flow(?!\.)")
 _OUTSIDE = re.compile(r"\brequire\s*\(|^\s*import\s|\bfetch\s*\(|\baxios\b", re.MULTILINE)
 
 
@@ -150,6 +151,8 @@ def read_function(reading: Reading) -> None:
     given: list[str] = []
     if "$flow" in code:
         states = dict.fromkeys(found[1] or found[2] for found in _STATE.finditer(code))
+        if _WHOLE_STATE.search(code):
+            states |= dict.fromkeys(reading.file.states)
         reading.names.states |= states
         listed = ", ".join(f"{name!r}: state{number}" for number, name in enumerate(states))
         variables += [[f"state{number}", [name, "conversation"]] for number, name in enumerate(states)]
@@ -162,7 +165,7 @@ def read_function(reading: Reading) -> None:
             reading.remark(
                 "customFunctionJavascriptFunction", "what the code assigns to $flow.state is lost; return it"
             )
-    if names := list(dict.fromkeys(_VARS.findall(code))):
+    if names := list(dict.fromkeys(found[1] or found[2] for found in _VARS.finditer(code))):
         variables += [[f"vars_{name}", list(reading.names.input(f"vars.{name}"))] for name in names]
         given.append(f"const $vars = {{ {', '.join(f'{name}: vars_{name}' for name in names)} }};")
     if "$input" in code and not any(name == "$input" for name, _ in variables):
@@ -298,7 +301,7 @@ def write_iteration(params: Fields, names: WrittenNames) -> Fields:
 
 def write_start(params: Fields, names: WrittenNames) -> Fields:
     """Return the dialog of a start node."""
-    own = [each for each in pairs_of(params.get("variables")) if not str(each[0]).startswith(("sys.", "vars."))]
+    own = [each for each in pairs_of(params.get("variables")) if not str(each[0]).startswith(OUTSIDE)]
     if not own or not names.is_form:
         return {"startInputType": "chatInput"}
     fields: list[Fields] = [

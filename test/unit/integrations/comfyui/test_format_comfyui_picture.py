@@ -61,6 +61,7 @@ def text(key, value, kind=b"tEXt"):
     said = (value if isinstance(value, str) else json.dumps(value)).encode()
     content = {
         b"tEXt": lambda: said,
+        b"comf": lambda: said,
         b"zTXt": lambda: b"\0" + zlib.compress(said),
         b"iTXt": lambda: b"\0\0\0\0" + said,
         b"iTXt packed": lambda: b"\1\0en\0key\0" + zlib.compress(said),
@@ -85,7 +86,7 @@ def webp(order, texts, prefix=b""):
     return b"RIFF" + struct.pack("<I", len(parts) + 4) + b"WEBP" + parts
 
 
-@pytest.mark.parametrize("kind", [b"tEXt", b"zTXt", b"iTXt", b"iTXt packed"])
+@pytest.mark.parametrize("kind", [b"tEXt", b"zTXt", b"iTXt", b"iTXt packed", b"comf"])
 def test_the_workflow_of_a_picture_is_used_and_said(kind):
     found, graph = read(png(text("prompt", API, kind), text("workflow", PAGE, kind)), "picture")
     assert found is COMFYUI_PICTURE

@@ -7,8 +7,10 @@ from pathlib import Path
 
 import pytest
 import yaml
+from typer.testing import CliRunner
 
 from operad.cli.formats import report
+from operad.cli.main import app
 from operad.configs.foreign import experts_in
 from operad.configs.loader import load, preview
 from operad.operators import Operator
@@ -150,7 +152,9 @@ def test_limits_of_an_agent_are_those_of_its_operators(tmp_path):
     [
         ({"cook": {"role": "Cook"}}, {"a": TASK}, {("missing-key", "cook.goal"), ("missing-key", "cook.backstory")}),
         ({"cook": GOOD}, {"a": {**TASK, "agent": "cok"}}, {("unknown-agent", "a.agent")}),
-        ({"cook": GOOD}, {"a": {**TASK, "context": ["b"]}, "b": TASK}, {("context", "a.context")}),
+        ({"cook": GOOD}, {"a": {**TASK, "context": ["b"]}, "b": {**TASK, "context": ["a"]}}, {("cycle", "a.context")}),
+        ({"cook": GOOD}, {"a": {**TASK, "context": ["a"]}}, {("cycle", "a.context")}),
+        ({"cook": GOOD}, "a: {<<: [1], description: d, expected_output: e}", {("key", "line 1")}),
         ({"cook": GOOD}, {"a": {**TASK, "context": ["x"]}}, {("unknown-task", "a.context")}),
         ({"cook": GOOD}, {"a": {**TASK, "context": "a"}}, {("value", "a.context")}),
         ({"cook": GOOD}, {"a": TASK, "b": 3}, {("value", "b")}),
@@ -276,3 +280,21 @@ def test_check_of_a_file_of_agents_without_tasks_names_the_missing_file(tmp_path
     tasks.unlink()
     [issue] = report(str(agents)).issues
     assert (issue.code, "tasks.yaml" in issue.message) == ("missing-file", True)
+
+
+@pytest.mark.parametrize("command", ["run", "edit", "show", "check"])
+@pytest.mark.parametrize("named", ["tasks.yaml", "."])
+def test_commands_that_take_no_files_of_crewai_name_the_one_that_does(tmp_path, command, named):
+    written(tmp_path, {"cook": GOOD}, {"write": TASK})
+    options = {"edit": ["--op", "remove_node 1"]}.get(command, [])
+    result = CliRunner().invoke(app, [command, str(tmp_path / named), *options])
+    assert "operad convert" in result.output + str(result.exception)
+
+
+def test_a_file_of_experts_is_not_written_into_another_file(tmp_path):
+    written(tmp_path, {"cook": GOOD}, {"write": TASK})
+    other = tmp_path / "other.yaml"
+    other.write_text("kept")
+    result = CliRunner().invoke(app, ["convert", str(tmp_path), "--into", str(other)])
+    assert isinstance(result.exception, InputError)
+    assert other.read_text() == "kept"
