@@ -195,14 +195,17 @@ class _Assembly:
 
         def gather(job: Job, messages: Sequence[WorkflowMessage]) -> Values:
             messages_by_id = {message.operator_id: message for message in messages}
-            if assigned:
+            if (
+                assigned
+            ):  # assigners store; those that ended in another process, before the run was resumed, did so there
                 variables = Variables(messages, assigned)
+                stored = conversations.get(job.session_id)
                 conversations.keep(
                     job.session_id,
                     {
                         target.variable: variables.get(target)
                         for target, assigners in assigned.items()
-                        if messages_by_id.keys() & assigners
+                        if messages_by_id.keys() & assigners and target.variable not in stored
                     },
                 )
             answers = [

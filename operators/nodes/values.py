@@ -370,6 +370,10 @@ class Assigner(NodeOperator[AssignerParams]):
                     f"{self._who}: assignments[{number}]: {operation} on {str(target)!r}, which is "
                     f"{short_json(old)}, with {short_json(value)}: {error}"
                 ) from error
+        self.services.conversations.keep(
+            call.job.session_id,
+            {each.variable: values[each.variable] for each in self.assigns if each.node == Conversation.type},
+        )
         return values
 
 

@@ -9,6 +9,7 @@ from operad.integrations.dify.format import load
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import Job
+from operad.runtime.values.errors import OperadError
 
 
 def app(result):
@@ -46,3 +47,28 @@ def test_an_iteration_has_no_other_variable_inside_that_can_be_its_result():
     assert [(each.code, each.where) for each in FORMATS["dify"].check(load(app(["i", "output"])))] == [
         ("undefined-variable", "i")
     ]
+
+
+def test_a_variable_that_an_item_set_is_stored_though_the_run_fails():
+    whole = yaml.safe_load(app(["i", "item"]))
+    whole["app"]["mode"] = "advanced-chat"
+    whole["workflow"]["conversation_variables"] = [{"name": "last", "value_type": "string", "value": "", "id": "v"}]
+    nodes = {node["id"]: node for node in whole["workflow"]["graph"]["nodes"]}
+    nodes["t"]["data"] = {
+        "title": "t", "type": "assigner", "version": "2", "isInIteration": True, "iteration_id": "i",
+        "items": [{
+            "variable_selector": ["conversation", "last"], "input_type": "variable", "operation": "over-write",
+            "value": ["i", "item"],
+        }],
+    }  # fmt: skip
+    nodes["e"]["data"] = {
+        "title": "e", "type": "code", "code_language": "python3", "code": "def main():\n    raise ValueError('no')\n",
+        "outputs": {"x": {"type": "string"}}, "variables": [],
+    }  # fmt: skip
+    whole["workflow"]["graph"]["nodes"].append({"id": "a", "data": {"title": "a", "type": "answer", "answer": "done"}})
+    whole["workflow"]["graph"]["edges"].append({"source": "e", "target": "a"})
+    services = Services()
+    workflow = assemble(load(yaml.safe_dump(whole).encode()), NODE_TYPES, services=services)
+    with pytest.raises(OperadError):
+        workflow.run(Job("Go", session_id="s"))
+    assert services.conversations.get("s") == {"last": "b"}
