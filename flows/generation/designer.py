@@ -280,7 +280,7 @@ class BuildWorkflow(Stage):
         repairs: list[JsonValue] = []
         if isinstance(params, Repaired):
             assert params.graph is not None  # noqa: S101 - read_tagged refuses answers without a workflow
-            graph = restore_kept_nodes(params.graph, base, plan)
+            graph = restore_kept_nodes(params.graph, apply_replacements(plan, base, types)[0], plan)
             repairs = [str(repair) for repair in params.repairs]
         else:
             graph = drafted_graph(plan, params, base, types)

@@ -897,8 +897,8 @@ def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
     model = Model(plan=[TO_FRENCH])
     made = design(model, "Translate what 'The short version' gives into French (variable french).", base)
     assert made.accepted
-    assert '\n3 llm "The short version" after 2 → text: {' in model.asked[0][1]
-    assert "\n4 end after 3: {" in model.asked[0][1]
+    assert '\n3 llm "The short version" after 2: ' in model.asked[0][1]
+    assert "\n4 end after 3: outputs={" in model.asked[0][1]
     assert '\n3 llm "The short version" after 2: {' in dict(model.asked)["judge"]
 
 
