@@ -178,8 +178,7 @@ class PlanWorkflow(Stage):
 
         async def answered(fault: str) -> dict[str, Any]:
             nonlocal parts, schema, look
-            lessons = list(filter(None, (call.lesson, fault)))
-            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), lessons)
+            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), [call.lesson, fault])
             answer = await ask_object(call.reasoner, task, PLAN_KEYS)
             if schema is not CHANGE or look or not (look := texts_in(parsed(answer.get("look")))):
                 return answer

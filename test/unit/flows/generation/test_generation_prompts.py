@@ -160,7 +160,7 @@ def test_a_mend_is_told_which_nodes_it_may_change_and_how_the_types_that_a_findi
         part.title: part.text for part in prompts.to_mend(graph, ["put a tts after 1"], ["2"], OFFER, allowed={"2"})
     }
     assert parts["Nodes that you may change"] == "2, and nodes that you add"
-    assert "\ntts: " in parts["Node types concerned"]
+    assert "\ntts(text: text) → files" in parts["Node types concerned"]
     [nodes_to_change] = [
         part.text
         for part in prompts.to_mend(graph, ["x"], [], OFFER, allowed=set())
