@@ -346,7 +346,7 @@ class WriteExpert(Stage):
         async def attempt(lesson: str) -> None:
             nonlocal best
             last = [Part("Your last answer", answers[-1], data=True)] if answers else []
-            task = task_of(job, [*parts, *last], AnswerSchema.unchecked(schema), [lesson] if lesson else [])
+            task = task_of(job, [*parts, *last], AnswerSchema.unchecked(schema), [lesson])
             answer = await ask_object(call.reasoner, task, _KEYS)
             if said := words_of(answer):
                 words.append(f"the model answered without a plan, and said: {said}")

@@ -178,8 +178,7 @@ class PlanWorkflow(Stage):
 
         async def answered(fault: str) -> dict[str, Any]:
             nonlocal parts, schema, look
-            lessons = list(filter(None, (call.lesson, fault)))
-            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), lessons)
+            task = task_of(call.job, parts, AnswerSchema.unchecked(schema), [call.lesson, fault])
             answer = await ask_object(call.reasoner, task, PLAN_KEYS)
             if schema is not CHANGE or look or not (look := texts_in(parsed(answer.get("look")))):
                 return answer
@@ -280,7 +279,7 @@ class BuildWorkflow(Stage):
         repairs: list[JsonValue] = []
         if isinstance(params, Repaired):
             assert params.graph is not None  # noqa: S101 - read_tagged refuses answers without a workflow
-            graph = restore_kept_nodes(params.graph, base, plan)
+            graph = restore_kept_nodes(params.graph, apply_replacements(plan, base, types)[0], plan)
             repairs = [str(repair) for repair in params.repairs]
         else:
             graph = drafted_graph(plan, params, base, types)

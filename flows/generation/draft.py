@@ -7,11 +7,14 @@ from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
+from pydantic import ValidationError
+
 from operad.flows.check import Checker, NodeType
 from operad.flows.edit.nodes import ReplaceText, SetParam
 from operad.flows.edit.operation import Operation, reads
 from operad.flows.edit.order import edges_in_order
 from operad.flows.edit.paths import PathError, Step, path_of, steps_of, value_at
+from operad.flows.edit.variables import RenameVariable
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, Replaced, object_schema
@@ -304,7 +307,7 @@ def _drafted_node(
 
 
 def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:
-    """Return the existing workflow with the text replacements of a plan, and the faults of impossible ones.
+    """Return the existing workflow with the renamed variables and replaced texts of a plan, and the faults of these.
 
     Args:
         plan: The plan.
@@ -312,12 +315,23 @@ def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType
         types: Node types by name.
     """
     faults: list[str] = []
+
+    def done(operation: Operation | None, node_id: str, what: str) -> NodeGraph:
+        found = [fault.what for fault in operation.faults(base, types)] if operation else ["`old` is empty"]
+        faults.extend(f"[plan] {node_id}: {what}: {fault}" for fault in found)
+        return operation.apply(base, types) if operation and not found else base
+
+    for variable, new in plan.rename.items():
+        node_id, _, old = variable.strip("{}# ").partition(".")
+        try:
+            operation = RenameVariable(node=node_id, old=old, new=new)
+        except ValidationError:
+            faults.append(f'[plan] {node_id}: `rename` has {{"1.old": "new"}}, not {variable!r:.60}: {new!r:.60}')
+        else:
+            base = done(operation, node_id, f"{old!r} was not renamed")
     for node in plan.nodes:
         for replacement in node.replace if node.id in base.by_id else ():
-            operation = _operation(replacement, base.by_id[node.id])
-            found = [fault.what for fault in operation.faults(base, types)] if operation else ["`old` is empty"]
-            faults += [f"[plan] {node.id}: the text was not replaced: {what}" for what in found]
-            base = operation.apply(base, types) if operation and not found else base
+            base = done(_operation(replacement, base.by_id[node.id]), node.id, "the text was not replaced")
     return base, faults
 
 

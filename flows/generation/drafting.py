@@ -225,10 +225,41 @@ def _declared_record(
     return listed
 
 
+def value_of_pairs(item: Any) -> str:
+    """Return the name of the second field of records that are pairs of a name and a value; empty for other types."""
+    fields = list(places(_without_annotations(item)))
+    return fields[1] if len(fields) == 2 and fields[0] == "name" else ""
+
+
+def short_values(node_type: NodeType, drafted: Mapping[str, Any]) -> dict[str, Any]:
+    """Return drafted parameters in short, as `params_of` reads them: pairs as a mapping by name, nothing that is empty."""
+    hints = get_type_hints(node_type.params_type, include_extras=True)
+    return {
+        name: _short_value(hints.get(name), value) for name, value in drafted.items() if value not in (None, "", [], {})
+    }
+
+
+def _short_value(annotation: Any, value: Any) -> Any:
+    """Return a list of pairs as a mapping by name, and records without the fields that hold nothing."""
+    if get_origin(annotation) is Annotated:
+        return _short_value(get_args(annotation)[0], value)
+    if not isinstance(value, list) or not all(isinstance(each, dict) for each in cast("list[Any]", value)):
+        return cast("Any", value)
+    records = [
+        {key: _short_value(None, each) for key, each in fields_of(record).items() if each is not None}
+        for record in cast("list[Any]", value)
+    ]
+    names = [str(record.get("name")) for record in records]
+    key = value_of_pairs(get_args(annotation)[0]) if get_args(annotation) else ""
+    is_mapping = key and len({*names}) == len(names) and {*names} != {"name", key}
+    is_mapping = is_mapping and all(record.keys() == {"name", key} for record in records)
+    return {name: record[key] for name, record in zip(names, records, strict=True)} if is_mapping else records
+
+
 def _records(item: Any, named: Mapping[str, Any]) -> Any:
     """Return the list that a mapping stands for, as in Operad's YAML: names with a value each, or one record."""
     fields = list(places(_without_annotations(item)))
-    if len(fields) != 2 or fields[0] != "name":
+    if not value_of_pairs(item):
         return named
     return [named] if set(named) == set(fields) else [dict(zip(fields, pair, strict=True)) for pair in named.items()]
 

@@ -269,7 +269,7 @@ class MendWorkflow(Stage):
         async def attempt(fault: str) -> Repaired | None:
             """Return the workflow with the operations of an answer; None for an answer without operations."""
             nonlocal answer, contested
-            task = task_of(call.job, parts, OPERATIONS_FORM, [fault] if fault else [])
+            task = task_of(call.job, parts, OPERATIONS_FORM, [fault])
             answer = await ask_object(call.reasoner, task, ("operations", "wrong"))
             answer = {**answer, "operations": each_of(parsed(answer.get("operations")))}
             contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
@@ -280,14 +280,14 @@ class MendWorkflow(Stage):
                 changed = apply(before, read_operations(declared), types, allowed=allowed).graph
             except InvalidError as error:
                 extra["refused"] = str(error)
-                issues = "\n".join(f"- {issue}" for issue in error.issues)
+                issues = prompts.listed(map(str, error.issues))
                 told = f"Nothing was changed. Your operations:\n{_fenced_operations(answer)}\nTheir faults:\n{issues}"
                 raise UnfitError(told) from error
             repaired = repair_draft(changed, base, allowed)
             if repaired.graph and _is_better(State(repaired.graph), State(before), findings):
                 return repaired
             extra["refused"] = "the operations make it no better"
-            remaining = "\n".join(f"- {lesson}" for lesson in repaired.lessons[: prompts.MOST_FINDINGS])
+            remaining = prompts.listed(repaired.lessons[: prompts.MOST_FINDINGS])
             raise UnfitError(
                 "Nothing was changed, because your operations do not improve the workflow. Your operations:\n"
                 f"{_fenced_operations(answer)}\nFindings with them:\n{remaining}"

@@ -11,7 +11,7 @@ from operad.flows.catalogue import NodeType
 from operad.flows.check import Checker
 from operad.flows.edit.operation import inside_of, node_of
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.drafting import drafted
+from operad.flows.generation.drafting import drafted, short_values
 from operad.flows.generation.plan import DECLARES
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
@@ -20,8 +20,9 @@ from operad.runtime.values.text import cut, fence
 EXCERPTS = 3_000
 """Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""
 
-SMALL = 1_600
-"""Maximum number of characters of a workflow that a change shows whole; of a larger one, long texts are cut."""
+SMALL, EACH = 1_400, 95
+"""Number of characters of a workflow, and for each of its nodes, up to which a change shows it whole; of a larger one,
+long texts are cut."""
 
 CUT = "[… cut]"
 """Mark of a text that is longer."""
@@ -45,29 +46,39 @@ def excerpt(
     types: Mapping[str, NodeType],
     titles: Mapping[str, str] = MappingProxyType({}),
     look: Collection[str] = (),
+    known: Collection[str] = (),
 ) -> str:
-    """Return a line for each node of a workflow, also with its outputs; of a large workflow, long texts are cut.
+    """Return a line for each node of a workflow, with its outputs; of a large workflow, long texts are cut.
 
     Args:
         graph: The workflow.
         types: Node types by name.
         titles: Titles that people gave to nodes, by id.
         look: Ids of nodes whose texts are not cut.
+        known: Types whose outputs are described elsewhere.
     """
     outputs = Checker(graph, types).outputs
 
     def outputs_and_params(spec: NodeSpec, longest: int | None, look: Collection[str]) -> str:
         reports = types[spec.type].reports if spec.type in types else ()
-        names = [] if spec.type in DECLARES else [name for name in outputs.get(spec.id, ()) if name not in reports]
-        params = plain(_drafted_params(spec, types))
-        shown = params if longest is None or spec.id in look else _with_short_texts(params, longest, _marked)
-        return f"{' → ' * bool(names)}{', '.join(names)}: {compact(shown)}"
+        names = (
+            []
+            if spec.type in (*DECLARES, *known)
+            else [name for name in outputs.get(spec.id, ()) if name not in reports]
+        )
+        params: Any = plain(_drafted_params(spec, types))
+        if spec.type in types and isinstance(params, dict):
+            params = short_values(types[spec.type], cast("dict[str, Any]", params))
+        shown: Any = params if longest is None or spec.id in look else _with_short_texts(params, longest, _marked)
+        text = " ".join(f"{name}={compact(each)}" for name, each in fields_of(shown).items()) or shown
+        return f"{' → ' * bool(names)}{', '.join(names)}{f': {text}' if text else ''}"
 
     def lines(longest: int | None, look: Collection[str] = ()) -> str:
         return _lines(graph, types, titles, lambda spec: outputs_and_params(spec, longest, look))
 
+    most = max(SMALL, EACH * len(graph.nodes))
     lengths = (None, 1_200, 800, 500, 350, 240, 160, 120, 80, 60, 45, 30)
-    longest = next((each for each in lengths if len(lines(each)) <= SMALL), lengths[-1])
+    longest = next((each for each in lengths if len(lines(each)) <= most), lengths[-1])
     return lines(longest, look)
 
 

@@ -43,7 +43,7 @@ _SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved"
 """Further fields of a plan, which are objects; the rules of the prompt describe them."""
 
 
-PLAN_KEYS = ("nodes", "drop", "notes", "look", *_SAID)
+PLAN_KEYS = ("nodes", "drop", "rename", "notes", "look", *_SAID)
 """Keys of which a plan has at least one."""
 
 
@@ -114,6 +114,7 @@ class Plan:
     Attributes:
         nodes: Nodes to keep, update or add.
         drop: Ids of the nodes to remove.
+        rename: New names of variables, by ``id.variable``.
         reasoning: Reasons of the plan.
         notes: Notes for the user on assumptions and contradictions.
         outdated: Numbers, from 1, of earlier notes that no longer hold.
@@ -125,6 +126,7 @@ class Plan:
 
     nodes: tuple[PlannedNode, ...] = ()
     drop: tuple[str, ...] = ()
+    rename: Mapping[str, str] = field(default_factory=dict[str, str])
     reasoning: str = ""
     notes: tuple[str, ...] = ()
     outdated: tuple[int, ...] = ()
@@ -245,6 +247,7 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
         "reasoning": str(answer.get("reasoning") or ""),
         "nodes": list(nodes.values()),
         "drop": [each for each in drop if each in base.by_id],
+        **({"rename": renamed} if (renamed := reasons_of(answer.get("rename"))) else {}),
         "notes": texts_of(answer.get("notes")),
         "outdated": [int(each) for each in _ids(answer.get("outdated")) if each.isdecimal()],
         **reasons,
@@ -315,6 +318,7 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
     return Plan(
         nodes=tuple(_read_node(node, ports) for node in nodes),
         drop=tuple(map(str, answer.get("drop", []))),
+        rename=reasons_of(answer.get("rename")),
         reasoning=str(answer.get("reasoning", "")),
         notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
         outdated=tuple(int(number) for number in answer.get("outdated", [])),
@@ -379,7 +383,9 @@ def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> Afte
 
 def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
     """Return the variables that the parameters of a node declare."""
-    listed = each_of(fields_of(params).get(DECLARES.get(node_type, "")))
+    given = fields_of(params).get(DECLARES.get(node_type, ""))
+    by_name = [{"name": name, "type": kind} for name, kind in fields_of(given).items()]
+    listed = each_of(given) or (by_name if {*fields_of(given)} != {"name", "type"} else [fields_of(given)])
     return tuple(
         Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
     )
@@ -402,7 +408,7 @@ def unknown_neighbours(plan: Plan, base: NodeGraph) -> list[str]:
 
 def changes(plan: Plan) -> bool:
     """Return whether a plan changes anything."""
-    return bool(plan.to_write or plan.drop or any(node.predecessors for node in plan.nodes))
+    return bool(plan.to_write or plan.drop or plan.rename or any(node.predecessors for node in plan.nodes))
 
 
 def nodes_before(plan: Plan, base: NodeGraph, ids: Collection[str]) -> list[str]:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
-import json
 import re
 import types as python_types
 import typing
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from functools import cache
+from functools import cache, partial
 from importlib.resources import files
 from types import MappingProxyType
 from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_origin, get_type_hints
@@ -20,12 +18,13 @@ from operad.flows.catalogue import NodeType, fields_for_generation, table
 from operad.flows.edit.batch import OPERATIONS
 from operad.flows.edit.difference import difference
 from operad.flows.edit.short import usage
-from operad.flows.generation.drafting import drafted, places
-from operad.flows.generation.nodes_shown import compact, concerned, excerpt, nodes_now, skeleton, whole
+from operad.flows.generation.drafting import places, value_of_pairs
+from operad.flows.generation.names import marked_names
+from operad.flows.generation.nodes_shown import CUT, compact, concerned, excerpt, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
-from operad.operators.conditions import OPERATORS
+from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import ADVANCED, summary
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.schema_check import Schema
@@ -47,12 +46,6 @@ SHORT: Mapping[Any, str] = {Selector: "var", Text: "text", bool: "bool", int: "n
 
 RARE = ("list-operator", "echarts")
 """Types that a first draft is given in short, because their signatures are long and few workflows use them."""
-
-LONGEST_BRIEF = 64
-"""Maximum number of characters of a type in the list for changes, without hints; of longer ones, only the name stands."""
-
-ALWAYS_BRIEF = ("human-input", "markdown-exporter", "code")
-"""Types that the list for changes shows with their parameters although they are longer, as many changes add them."""
 
 
 def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
@@ -103,45 +96,58 @@ def short(node_type: NodeType) -> str:
     return f"{node_type.type}{shown_params}{outputs}{ports}"
 
 
-def names_of(types: Mapping[str, NodeType]) -> str:
-    """Return the types that a change may add, in a few lines: parameters of short ones, and the names of the others.
+def names_of(types: Mapping[str, NodeType], used: Collection[str] = ()) -> str:
+    """Return the types that a change may add, in a few lines, with their parameters; of `ONLY_NAMED`, the names.
 
     Args:
         types: Node types by name.
+        used: Types whose parameters the workflow shows.
     """
-    lines = {name: _without_hints(types[name]) for name in plannable(types) if name not in ("start", "end")}
-    others = [
-        name
-        for name, line in lines.items()
-        if name in RARE or name in SERVED or (len(line) > LONGEST_BRIEF and name not in ALWAYS_BRIEF)
-    ]
+    lines = {
+        name: _without_hints(types[name], is_used=name in used)
+        for name in plannable(types)
+        if name not in ("start", "end")
+    }
+    others = [name for name in lines if name in ONLY_NAMED]
     by_output: dict[str, list[str]] = {}
     for shown, _, output in (lines[name].partition(" → ") for name in lines if name not in others):
         by_output.setdefault(output, []).append(shown)
     brief = [", ".join(shown) + f" → {output}" * bool(output) for output, shown in by_output.items()]
-    return "\n".join(
-        [*brief, ", ".join([*others, f"{EVERYWHERE} {{retries, wait, then: end|branch}} (of every type)"])]
-    )
+    return "\n".join([*brief, ", ".join([*others, f"{EVERYWHERE} {{retries, wait, then: end|branch}} of any"])])
 
 
-def _without_hints(node_type: NodeType) -> str:
-    """Return a node type with its parameters, and its output if there is one, in one line."""
-    names = _OUTPUT_DETAILS.sub("", node_type.gives).split()
-    output = f" → {names[0]}" if len(names) in (1, 2) else ""
-    required = {name: field for name, field in fields_for_generation(node_type).items() if field.is_required()}
-    shown = required if node_type.type == "code" else fields_for_generation(node_type)
-    return f"{node_type.type}({_params(node_type, shown).replace(': text', '')}){output}"
+def _without_hints(node_type: NodeType, *, is_used: bool) -> str:
+    """Return a node type with its required parameters and optional lists and choices, and its output if there is one.
 
+    A type that is used has only its optional parameters.
+    """
+    given = _OUTPUT_DETAILS.sub("", node_type.gives).split()
+    output = f" → {given[0]}" if len(given) in (1, 2) and given[0] != "nothing" else ""
+    inside = _INSIDE.search(node_type.gives)
+    hints = get_type_hints(node_type.params_type, include_extras=True)
+    fields = fields_for_generation(node_type)
+    required = [name for name, field in fields.items() if field.is_required()]
+    optional = [
+        name for name in fields if name not in required and _type_name(hints[name]) not in ("", *SHORT.values())
+    ]
+    names = [*required * (not is_used), *optional * (node_type.type != "code")]
+    params = _params(node_type, {name: fields[name] for name in names}, brief=True)
+    shown = "; ".join(filter(None, [params, f"inside: {inside[1]}" if inside and not is_used else ""]))
+    return f"{node_type.type}{f'({shown})' if shown else ''}{output}"
+
+
+_INSIDE = re.compile(r"; inside only: (\w+)")
+"""Pattern of the variable of a container for the nodes inside, in the description of its outputs."""
 
 _OUTPUT_DETAILS = re.compile(r"; inside.*| \((?!(?:array\[\w+\]|object)\))[^()]*\)|: .*")
 """Pattern of details in descriptions of outputs, except the types of lists and objects."""
 
 
-def _params(node_type: NodeType, fields: Mapping[str, FieldInfo]) -> str:
-    """Return the parameters with their types; ? marks optional ones."""
+def _params(node_type: NodeType, fields: Mapping[str, FieldInfo], *, brief: bool = False) -> str:
+    """Return the parameters with their types; ? marks optional ones. In brief, named values are mappings."""
     hints = get_type_hints(node_type.params_type, include_extras=True)
     return ", ".join(
-        _with_type(name if field.is_required() else f"{name}?", _type_name(hints[name]))
+        _with_type(name if field.is_required() else f"{name}?", _type_name(hints[name], brief=brief), brief=brief)
         for name, field in fields.items()
     )
 
@@ -170,73 +176,55 @@ def _signatures_operators_by_type() -> Iterator[str]:
     yield f"all: {', '.join(common)}"
 
 
-def _with_type(name: str, kind: str) -> str:
-    return f"{name}: {kind}" if kind else name
+def _with_type(name: str, kind: str, *, brief: bool = False) -> str:
+    """Return a name with its type; in brief, without those that are texts, and variables that are called so."""
+    is_plain = brief and (kind == "text" or (kind == "var" and re.search("variable$|selector$", name)))
+    return name if is_plain or not kind else f"{name}: {kind}"
 
 
-def _type_name(annotation: Any) -> str:
+def _type_name(annotation: Any, *, brief: bool = False) -> str:
     """Return the type of a parameter in short; empty for a plain text."""
+    name = partial(_type_name, brief=brief)
     origin, arguments = get_origin(annotation), get_args(annotation)
     if origin is Annotated:
-        return _type_name(arguments[0])
+        return name(arguments[0])
     if annotation in SHORT:
         return SHORT[annotation]
-    if fields := places(annotation, choices=False):
-        optional = annotation._field_defaults
-        return (
-            "{"
-            + ", ".join(_with_type(f"{n}?" if n in optional else n, _type_name(each)) for n, each in fields.items())
-            + "}"
-        )
+    if places(annotation):
+        return f"{{{', '.join(_fields_in_short(annotation, brief=brief))}}}"
     if origin in (Union, python_types.UnionType):
         if len(_without_none(arguments)) == 1:
-            return _type_name(_without_none(arguments)[0])
-        names = dict.fromkeys(_type_name(argument) or "text" for argument in _without_none(arguments))
-        return "|".join(name for name in names if name != "var" or "text" not in names)  # a text can be a variable
+            return name(_without_none(arguments)[0])
+        names = dict.fromkeys(name(argument) or "text" for argument in _without_none(arguments))
+        return "|".join(each for each in names if each != "var" or "text" not in names)  # a text can be a variable
     if origin is Literal:
         return "|".join(map(str, arguments))
     if origin in (list, Sequence, typing.Sequence):
-        return f"[{_type_name(arguments[0]) or 'text'}]"
+        if brief and (value := value_of_pairs(arguments[0])):
+            return f"{{name: {name(places(arguments[0])[value]) or value}}}"
+        return f"[{name(arguments[0]) or 'text'}]"
     if origin in (dict, Mapping, typing.Mapping):
         return "{name: value}"
     return ""
 
 
+def _fields_in_short(annotation: Any, *, brief: bool) -> Iterator[str]:
+    """Yield the fields of a named tuple with their types; in brief, without advanced ones, and with some operators."""
+    for name, hint in places(annotation, choices=False).items():
+        if brief and (annotation, name) == (Condition, "operator"):
+            yield f"operator: {_SOME_OPERATORS}"
+        elif not (brief and ADVANCED in get_args(hint)):
+            optional = name in annotation._field_defaults
+            kind = "" if brief and optional else _type_name(hint, brief=brief)
+            yield _with_type(f"{name}?" if optional else name, kind, brief=brief)
+
+
+_SOME_OPERATORS = "is|contains|empty|≥…"
+"""Operators of conditions in the list of types for changes, as examples."""
+
+
 def _without_none(kinds: Sequence[Any]) -> Sequence[Any]:
     return [kind for kind in kinds if kind is not type(None)]
-
-
-# Cards of node types for models: parameters, limits, allowed values and an example in drafted form.
-
-_DECLARED = re.compile(r"\[(\w+), id of [\w ]+\]")
-"""Pattern of a variable in declared form, which drafts write as ``id.variable``."""
-
-_NOTATION = re.compile(r"[;.,]? [Vv]ariables as \{\{#id\.variable#\}\}\.?$")
-"""Pattern of the notation of variables, which the rules of the prompt state once."""
-
-
-def cards(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
-    """Return the cards of node types in the given order, each once.
-
-        print(cards(NODE_TYPES, ["llm", "end"]))
-
-    Args:
-        types: Node types by name.
-        names: Names of the types to show; unknown names are ignored.
-        params: Advanced parameters to show, as ``type.parameter``, or ``parameter`` for all types.
-    """
-    shown = [types[name] for name in dict.fromkeys(names) if name in types]
-    return "\n".join([*(brief(node_type, params) for node_type in shown), *_shared_params(shown, params)])
-
-
-def brief(node_type: NodeType, params: Collection[str] = ()) -> str:
-    """Return the card of a node type: summary, parameters (? marks optional ones), outputs, ports and an example.
-
-    Args:
-        node_type: The type.
-        params: Advanced parameters to show, as ``type.parameter``.
-    """
-    return "\n".join([f"{node_type.type}: {summary(node_type)}", *(f"  {line}" for line in _lines(node_type, params))])
 
 
 def _shared_params(shown: Sequence[NodeType], params: Collection[str]) -> Iterator[str]:
@@ -250,45 +238,6 @@ def _shared_params(shown: Sequence[NodeType], params: Collection[str]) -> Iterat
         if types_with_param:
             owners = "every type" if name in params else ", ".join(node_type.type for node_type in types_with_param)
             yield f"{name}?, a parameter of {owners}: {types_with_param[0].params_type.model_fields[name].description}"
-
-
-def _lines(node_type: NodeType, params: Collection[str]) -> Iterator[str]:
-    """Yield the lines of a card after the summary."""
-    for line in inspect.cleandoc(node_type.__doc__ or "").partition("\n\n")[2].splitlines():
-        yield _DECLARED.sub(r"id.\1", line)
-    hints = get_type_hints(node_type.params_type, include_extras=True)
-    shown = [name for name in fields_for_generation(node_type, params) if name not in SHARED]
-    for name in shown:
-        field = node_type.params_type.model_fields[name]
-        description = _NOTATION.sub("", field.description or "").strip()
-        allowed = _allowed_values(hints[name])
-        values = f" One of: {', '.join(allowed)}." if allowed else ""
-        yield f"{name}{'' if field.is_required() else '?'}: {description}{values}"
-    if node_type.type == "if-else":
-        yield _operators_by_type()
-    if not node_type.gives.startswith("nothing"):
-        yield f"gives {node_type.gives}"
-    if node_type.ports_text:
-        yield node_type.ports_text
-    if node_type.example:
-        example = {name: each for name, each in node_type.example.items() if name in shown}
-        yield json.dumps(drafted(node_type, example), ensure_ascii=False, separators=(",", ":"))
-
-
-def _operators_by_type() -> str:
-    """Return the operators of conditions, by the type of the variable."""
-    grouped: dict[str, list[str]] = {}
-    for kind in (VariableType.STRING, VariableType.NUMBER, VariableType.BOOLEAN, VariableType.ARRAY_STRING):
-        grouped.setdefault(", ".join(OPERATORS[kind]), []).append(kind.value.partition("[")[0])
-    logic = 'logic: null or "and" for all conditions, "or" for one of them; operators: '
-    return logic + "; ".join(f"{'/'.join(kinds)}: {listed}" for listed, kinds in grouped.items())
-
-
-def _allowed_values(annotation: Any) -> list[str]:
-    """Return the values of a `Literal` type; empty for other types."""
-    if get_origin(annotation) is Annotated:
-        return _allowed_values(get_args(annotation)[0])
-    return [str(value) for value in get_args(annotation)] if get_origin(annotation) is Literal else []
 
 
 CHARACTERS_A_TOKEN = 4
@@ -322,6 +271,9 @@ OUTSIDE = frozenset({"request", "tool"})
 
 SERVED = frozenset({"tool", "agent", "knowledge-retrieval", "sub-workflow"})
 """Types that name configured services."""
+
+ONLY_NAMED = frozenset({*RARE, *SERVED, *OUTSIDE, "loop", "assigner"})
+"""Types of which the list for changes has the name only, as few changes add them, and they need rules of their own."""
 
 OTHERS = "Types in short"
 
@@ -436,7 +388,7 @@ def to_change(
     titles: Mapping[str, str] = MappingProxyType({}),
     look: Collection[str] = (),
 ) -> Sequence[Part]:
-    """Return the prompt for a change of a workflow. Its beginning is the same for every workflow.
+    """Return the prompt for a change of a workflow.
 
     Args:
         base: The existing workflow.
@@ -449,10 +401,14 @@ def to_change(
     wanted = {name: offer.types[name] for name in offer.types if name in look}
     params = offer.params if EVERYWHERE in look else offer.params - {EVERYWHERE}
     shared = list(_shared_params([offer.types["llm"]], params)) if EVERYWHERE in look and not wanted else []
+    workflow = excerpt(base, offer.types, titles, look, offer.types.keys() - ONLY_NAMED)
+    to_see = ["types without parameters"]
+    to_see += ["ids of cut nodes"] if CUT in workflow else []
+    to_see += ['"requests" (earlier ones)'] if rounds[:-1] else []
     parts = [
-        Part("Rules", text("change"), keep=True),
-        Part("Node types", names_of(offer.types), keep=True, fixed=True),
-        Part("The workflow", excerpt(base, offer.types, titles, look), keep=True, data=True),
+        Part("Rules", f"{text('change')}{text('neither') if marked_names(rounds[-1]) else ''}", keep=True),
+        Part("Node types", names_of(offer.types, {spec.type for spec in base.nodes}), keep=True, fixed=True),
+        Part("The workflow", workflow, keep=True, data=True),
         Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
         Part(
             f"{NOTED} (`outdated`: numbers of those that no longer hold)",
@@ -466,7 +422,7 @@ def to_change(
             keep=True,
         ),
         Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
-        Part("To see more first, once", "" if look else text("look"), keep=True),
+        Part("To see more first, once", "" if look else f'{{"look": [{", ".join(to_see)}]}}', keep=True),
     ]
     return [part for part in parts if part.text]
 
@@ -549,7 +505,7 @@ def to_build(
             Part("Current parameters", nodes_now(base, wanted, offer.types), keep=True),
             Part("Nodes before them", concerned(base, nodes_before(plan, base, wanted), types=offer.types)),
             Part("Earlier requests", listed(rounds[:-1]), data=True),
-            Part("Node types", cards(offer.types, names, offer.params)),
+            Part(NOTATION, signatures(offer.types, names, offer.params)),
             Part(SERVICES, offer.services(), data=True),
             example,
         ],
@@ -589,7 +545,7 @@ def to_mend(
             Part("Findings", shown_findings, keep=True),
             Part("Nodes that you may change", changeable, keep=True),
             Part("Nodes concerned", concerned(graph, ids, characters_left, offer.types), keep=True),
-            Part("Node types concerned", cards(offer.types, names, offer.params)),
+            Part("Node types concerned", signatures(offer.types, names, offer.params)),
             Part("All nodes", skeleton(graph, offer.types, titles=titles), data=True),
             Part("All types", ", ".join(offer.types)),
             Part(SERVICES, offer.services(), data=True),
@@ -704,6 +660,7 @@ def planned(plan: Plan) -> str:
         line += f"; after {after}" if after else ""
         line += f"; gives {gives}" if gives else ""
         lines.append(line)
+    lines += [f"{variable} [update]: renamed {new}" for variable, new in plan.rename.items()]
     return "\n".join(lines)
 
 

@@ -69,8 +69,15 @@ def keeps_to_schemas(reasoner: Reasoner) -> bool:
     return reasoner.model.profile.structured if isinstance(reasoner, MonoModelReasoner) else True
 
 
-def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lessons: Sequence[str]) -> Task:
-    """Return the task of a stage: rules and fixed parts as instruction, user's words as goal, the rest as context."""
+def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lessons: Sequence[str | None]) -> Task:
+    """Return the task of a stage: rules and fixed parts as instruction, user's words as goal, the rest as context.
+
+    Args:
+        job: The job.
+        parts: Parts of the prompt, the rules first.
+        schema: Form of the answer.
+        lessons: Lessons on earlier answers; empty ones and None are left out.
+    """
     rules = parts[0]
     fixed = [part for part in parts[1:] if part.fixed]
     rest = [part for part in parts[1:] if not part.fixed]
@@ -78,7 +85,7 @@ def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lesso
         job=Job(goal=job.goal, context=prompts.shown(rest), id=job.id, session_id=job.session_id),
         instruction="\n\n".join(filter(None, [rules.text, prompts.shown(fixed)])),
         output_schema=schema,
-        lesson="\n".join(lessons),
+        lesson="\n".join(filter(None, lessons)),
     )
 
 

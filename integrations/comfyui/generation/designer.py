@@ -18,7 +18,7 @@ from operad.flows.generation.answers import ask_object, words_of
 from operad.flows.generation.mending import findings_in
 from operad.flows.generation.plan import reasons_of, texts_of
 from operad.flows.generation.prompts import Part
-from operad.flows.generation.stage import MAX_TRIES, ROUNDS
+from operad.flows.generation.stage import MAX_TRIES, ROUNDS, Stage, task_of, texts_in
 from operad.flows.node_graph import NodeGraph
 from operad.integrations.comfyui.formats import Definitions
 from operad.integrations.comfyui.generation import prompts
@@ -26,11 +26,9 @@ from operad.integrations.comfyui.generation.classes import by_category, in_full,
 from operad.integrations.comfyui.generation.drafts import Draft, read_answer, read_lines
 from operad.integrations.comfyui.generation.findings import findings, known, lines_in, missing_files
 from operad.integrations.comfyui.generation.rules import mend
-from operad.operators.operator import Operator
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask
-from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
 from operad.runtime.values.fault import lesson_of
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -93,11 +91,7 @@ class KnowsClasses:
 
     def request_of(self, job: Job) -> DesignRequest:
         """Return the request of a job."""
-        earlier = job.inputs.get(ROUNDS)
-        rounds = [
-            *(str(instruction) for instruction in (cast("list[Any]", earlier) if isinstance(earlier, list) else ())),
-            job.goal,
-        ]
+        rounds = [*texts_in(job.inputs.get(ROUNDS)), job.goal]
         base = read_lines(str(job.inputs.get(CODE) or ""), self.definitions, NodeGraph())
         return DesignRequest(base, rounds, known(base.graph, base))
 
@@ -129,21 +123,13 @@ class DesignRequest(NamedTuple):
     def shown(self) -> list[Part]:
         """Prompt parts with the existing code and the earlier instructions."""
         code = "".join(f"{line}\n" for line in self.base.lines)
-        before = "\n".join(f"- {instruction}" for instruction in self.rounds[:-1])
         return [
             Part("The existing workflow", shared.fence(code) if code else "", keep=True),
-            Part("Earlier requests", before),
+            Part("Earlier requests", shared.listed(self.rounds[:-1])),
         ]
 
 
-class _Stage(Operator, KnowsClasses):
-    """Base class of the stages."""
-
-    def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
-        return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
-
-
-class SelectClasses(_Stage):
+class SelectClasses(Stage, KnowsClasses):
     """Chooses the classes that a workflow needs among all classes of the server.
 
     Outputs:
@@ -177,7 +163,7 @@ class SelectClasses(_Stage):
 
         async def attempt(fault: str) -> None:
             nonlocal names_chosen, said
-            task = _task(call.job, parts, CHOICE_FORM, call.lesson, fault)
+            task = task_of(call.job, parts, CHOICE_FORM, [call.lesson, fault])
             answer = await ask_object(call.reasoner, task, ("classes", "notes", "left_out"))
             if words := words_of(answer):
                 raise UnfitError(f"the model chose no class, and said: {words}")
@@ -210,7 +196,7 @@ class SelectClasses(_Stage):
         return f"The server has no class {', '.join(unknown[:MOST_TOLD])}. Choose again." if unknown else ""
 
 
-class DraftCode(_Stage):
+class DraftCode(Stage, KnowsClasses):
     """Writes the code of a workflow with the chosen classes.
 
     Outputs:
@@ -244,7 +230,7 @@ class DraftCode(_Stage):
 
         async def attempt(failure: str) -> Draft:
             try:
-                answer = await ask(call.reasoner, _task(call.job, parts, TEXT_FORM, call.lesson, failure))
+                answer = await ask(call.reasoner, task_of(call.job, parts, TEXT_FORM, [call.lesson, failure]))
                 return read_answer(answer, self.definitions, request.base.graph)
             except AnswerError as error:
                 raise UnfitError(describe(error)) from error
@@ -258,7 +244,7 @@ class DraftCode(_Stage):
         return self._message(call.job, draft.code, classes=chosen, prompt=sizes, **outputs)
 
 
-class MendCode(_Stage):
+class MendCode(Stage, KnowsClasses):
     """Mends code by rules and, if a lesson has findings, by lines that a model rewrites.
 
     Changes that do not improve the workflow are dropped.
@@ -324,7 +310,7 @@ class MendCode(_Stage):
         parts = shared.fit(
             [
                 Part("Rules", prompts.FIX_RULES, keep=True),
-                Part("Findings", "\n".join(f"- {finding}" for finding in shown_findings)),
+                Part("Findings", shared.listed(shown_findings)),
                 Part("The lines concerned", prompts.numbered(before.lines, line_numbers)),
                 Part("Their classes", shared.fence(in_full(dict.fromkeys(classes_by_line.values()), self.definitions))),
                 Part("All lines", prompts.numbered(before.lines)),
@@ -336,7 +322,7 @@ class MendCode(_Stage):
 
         async def attempt(fault: str) -> tuple[Draft, list[str], list[dict[str, Any]]]:
             try:
-                answer = await ask(reasoner, _task(job, parts, LINES_FORM, None, fault))
+                answer = await ask(reasoner, task_of(job, parts, LINES_FORM, [fault]))
                 lines = cast("list[dict[str, Any]]", LINES_FORM.validate(answer)["lines"])
                 text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, request.base.graph)
@@ -348,7 +334,7 @@ class MendCode(_Stage):
             if draft.graph.nodes and len(findings_after) < len(findings_before):
                 return draft, repairs, lines
             extra["refused"] = "the lines make it no better"
-            remaining = "\n".join(f"- {finding}" for finding in findings_after[: shared.MOST_FINDINGS])
+            remaining = shared.listed(findings_after[: shared.MOST_FINDINGS])
             raise UnfitError(
                 f"Nothing was changed, because your lines do not improve the workflow. Findings with them:\n{remaining}"
             )
@@ -388,24 +374,11 @@ def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any
 
 def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
     """Return the classes that were chosen last; empty if there are none."""
-    for message in reversed(messages or ()):
-        value = message.outputs.get(CLASSES)
-        if isinstance(value, list):
-            return [str(each) for each in cast("list[Any]", value)]
-    return []
+    chosen = [texts_in(each.outputs[CLASSES]) for each in messages or () if CLASSES in each.outputs]
+    return chosen[-1] if chosen else []
 
 
 def _said(messages: Sequence[WorkflowMessage] | None) -> dict[str, Any]:
     """Return the notes of the choice of classes, and what it leaves out, from the latest message that has them."""
     outputs = next((each.outputs for each in reversed(messages or ()) if "notes" in each.outputs), None)
     return {key: outputs[key] for key in ("notes", "left_out")} if outputs else {}
-
-
-def _task(job: Job, parts: Sequence[Part], schema: AnswerSchema, *lessons: str | None) -> Task:
-    """Return the task of a stage: the rules as instruction, the user's words as goal, the other parts as context."""
-    return Task(
-        job=Job(goal=job.goal, context=shared.shown(parts[1:]), id=job.id, session_id=job.session_id),
-        instruction=parts[0].text,
-        output_schema=schema,
-        lesson="\n".join(filter(None, lessons)),
-    )

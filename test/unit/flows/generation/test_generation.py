@@ -157,7 +157,7 @@ def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):
     model = Model()
     design(model)
     told = dict(model.asked)["build"]
-    assert "document-extractor: Reads" in told
+    assert "document-extractor(variable_selector: var) → text" in told
     assert "echarts" not in told
     assert "3: 2.text, 1.paper (file), 1.language" in told
 
@@ -428,7 +428,7 @@ def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs
     told = dict(model.asked)["mend"]
     assert "user: is empty" in told
     assert '"id":"3"' in told
-    assert "llm: Asks a language model." in told, "the types concerned are told of"
+    assert "llm(system: text, user: text) → text" in told, "the types concerned are told of"
 
 
 def test_operations_on_parts_of_one_parameter_are_all_done(design):
@@ -827,7 +827,7 @@ def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
     assert made.accepted
     assert model.stages == ["plan", "build"]
     assert "\ntts(text), text2image(prompt), " in model.asked[0][1]
-    assert "tts: Reads a text aloud" in model.asked[1][1]
+    assert "tts(text: text) → files" in model.asked[1][1]
 
 
 LOOK = {"look": ["iteration", "3", "requests"]}
@@ -897,8 +897,8 @@ def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
     model = Model(plan=[TO_FRENCH])
     made = design(model, "Translate what 'The short version' gives into French (variable french).", base)
     assert made.accepted
-    assert '\n3 llm "The short version" after 2 → text: {' in model.asked[0][1]
-    assert "\n4 end after 3: {" in model.asked[0][1]
+    assert '\n3 llm "The short version" after 2: ' in model.asked[0][1]
+    assert "\n4 end after 3: outputs={" in model.asked[0][1]
     assert '\n3 llm "The short version" after 2: {' in dict(model.asked)["judge"]
 
 

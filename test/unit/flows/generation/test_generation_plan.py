@@ -14,6 +14,7 @@ from operad.flows.generation.plan import (
     DRAFT,
     After,
     Given,
+    changes,
     normal_plan,
     plan_schema,
     read_plan,
@@ -312,6 +313,34 @@ def test_a_small_change_of_a_long_text_is_a_replacement():
     wrong = read_plan({"nodes": [{**node, "replace": [{**say, "old": "Shout"}]}]})
     [fault] = apply_replacements(wrong, base, NODE_TYPES)[1]
     assert "does not stand in user of '2'" in fault
+
+
+def test_a_renamed_variable_is_renamed_wherever_it_is_read_and_nothing_else_changes():
+    base = there()
+    plan = read_plan(normal_plan({"rename": {"1.topic": "subject"}}, base, NODE_TYPES))
+    assert changes(plan)
+    graph = drafted_graph(plan, {}, base, NODE_TYPES)
+    assert graph.by_id["1"].params["variables"][0][0] == "subject"
+    assert graph.by_id["2"].params == {"system": "", "user": "Say {{#1.subject#}}."}
+    untouched = [spec for spec in base.nodes if spec.id not in ("1", "2")]
+    assert all(graph.by_id[spec.id] is spec for spec in untouched)
+    assert graph.edges == base.edges
+
+
+@pytest.mark.parametrize(
+    "rename", [{"1.unheard": "a"}, {"9.topic": "a"}, {"1.topic": "two words"}, {"1.topic": ""}, ["x"]]
+)
+def test_a_variable_that_cannot_be_renamed_is_a_fault_of_the_plan(rename):
+    base = there()
+    plan = read_plan(normal_plan({"rename": rename}, base, NODE_TYPES))
+    graph, [fault] = apply_replacements(plan, base, NODE_TYPES)
+    assert fault.startswith("[plan] ")
+    assert graph is base
+
+
+def test_variables_that_a_node_declares_by_name_are_known():
+    code = {"id": "2", "type": "code", "params": {"outputs": {"total": "number"}}}
+    assert read_plan({"nodes": [code]}).nodes[0].declares == (Given("total", "number"),)
 
 
 def test_an_update_names_only_the_parameters_that_change():

@@ -12,6 +12,7 @@ from operad.flows.formats.chat2workflow import load
 from operad.flows.generation import prompts
 from operad.flows.generation.designer import nearest
 from operad.flows.generation.draft import variables_before
+from operad.flows.generation.drafting import params_of
 from operad.flows.generation.mending import nodes_in
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import OfferedTool, offer_for
@@ -159,7 +160,7 @@ def test_a_mend_is_told_which_nodes_it_may_change_and_how_the_types_that_a_findi
         part.title: part.text for part in prompts.to_mend(graph, ["put a tts after 1"], ["2"], OFFER, allowed={"2"})
     }
     assert parts["Nodes that you may change"] == "2, and nodes that you add"
-    assert "\ntts: " in parts["Node types concerned"]
+    assert "\ntts(text: text) → files" in parts["Node types concerned"]
     [nodes_to_change] = [
         part.text
         for part in prompts.to_mend(graph, ["x"], [], OFFER, allowed=set())
@@ -191,18 +192,48 @@ SMALL = NodeGraph(
 )
 
 
-def change(*look, base=SMALL, offer=OFFER):
-    return prompts.shown(prompts.to_change(base, ["Shorten it.", "Make it friendlier."], offer, look=look))
+def change(*look, base=SMALL, offer=OFFER, request="Make it friendlier."):
+    return prompts.shown(prompts.to_change(base, ["Shorten it.", request], offer, look=look))
 
 
 def test_a_change_is_told_the_names_of_types_and_of_short_ones_the_parameters():
     told = change()
     assert "\ntts(text), text2image(prompt), " in told
     assert "human-input(question, actions?: [{id, title}], inputs?: [text])" in told
-    assert "\nquestion-classifier, if-else, " in told
+    assert "if-else(cases: [{logic: and|or, conditions: [{variable, operator: is|contains|empty|≥…, value?}]}])" in told
+    assert "iteration(iterator_selector, output_selector, on_error?: fail|skip|keep; inside: item) → output" in told
+    assert "\nlist-operator, echarts, request, loop, assigner, " in told
     assert "string: contains, not contains, start with" not in told
-    assert "inside" not in told.partition("- `nodes`")[2]
     assert "samples" not in told
+
+
+def test_a_change_is_told_of_types_in_the_workflow_only_what_the_workflow_does_not_show():
+    types = ["llm", "if-else", "iteration"]
+    used = prompts.names_of(OFFER.types, types)
+    assert "llm, document-extractor(variable_selector) → text" in used
+    assert "if-else(" not in used
+    assert "iteration(on_error?: fail|skip|keep) → output" in used
+    assert "llm(system, user)" in prompts.names_of(OFFER.types)
+
+
+def test_a_change_is_told_only_the_rules_that_apply():
+    assert "`neither`" not in change()
+    assert "`neither`" in change(request="Output it (variable short).")
+    assert "ids of cut nodes" not in change()
+    assert "ids of cut nodes" in change(base=large(25, "Say it at length. " * 10))
+    alone = prompts.shown(prompts.to_change(SMALL, ["Make it friendlier."], OFFER))
+    assert '"requests"' in change()
+    assert '"requests"' not in alone
+
+
+def test_a_change_shows_named_values_in_short_as_they_are_read():
+    params = {"variables": [["text", "string"], ["name", "string"]]}
+    both = {"outputs": [["name", ["a", "2"]], ["value", ["b", "2"]]]}
+    graph = NodeGraph([NodeSpec("1", "start", params), NodeSpec("3", "end", both)])
+    told = change(base=graph)
+    assert '\n1 start: variables={"text":"string","name":"string"}\n' in told
+    assert '\n3 end: outputs=[{"name":"name","value":"2.a"},{"name":"value","value":"2.b"}]\n' in told
+    assert params_of(NODE_TYPES["start"], {"variables": {"text": "string", "name": "string"}}) == params
 
 
 @pytest.mark.parametrize(
@@ -232,7 +263,7 @@ def test_a_change_is_shown_the_services_with_the_types_that_name_them():
     assert '- post_to_slack {"text": "string"}: Post it.' in change("tool", offer=offer)
 
 
-def test_the_beginning_of_the_prompt_of_a_change_is_the_same_for_every_workflow_and_request():
+def test_the_beginning_of_the_prompt_of_a_change_is_the_same_for_workflows_of_the_same_types():
     def beginning(graph, *rounds, look=()):
         parts = prompts.to_change(graph, rounds, OFFER, look=look)
         return [part.text for part in parts if part.title == "Rules" or part.fixed]
@@ -244,8 +275,8 @@ def test_the_beginning_of_the_prompt_of_a_change_is_the_same_for_every_workflow_
 def test_long_texts_of_a_large_workflow_are_cut_in_a_change_until_the_model_looks_at_them():
     graph = large(25, "Say it at length. " * 10)
     told = change(base=graph)
-    assert "\n24 llm after 23 → text: {" in told
-    assert "\n25 end after 24: {" in told
+    assert "\n24 llm after 23: user=" in told
+    assert "\n25 end after 24: outputs={" in told
     assert told.count('[… cut]"') == 23
     assert change("7", "8", base=graph).count('[… cut]"') == 21
     assert change(base=SMALL).count('[… cut]"') == 0
