@@ -6,7 +6,6 @@ import random
 import zipfile
 from difflib import SequenceMatcher
 from functools import cache
-from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -308,11 +307,14 @@ def test_one_value_of_a_real_workflow_of_comfyui_changes_alone(shared_data):
         form, data = FORMATS["comfyui"], path.read_bytes()
         graph = form.load(data, "it")
         assert form.dump_keeping_text(graph, data) == data
-        for spec, place, value in islice(((spec, *leaf) for spec in graph.nodes for leaf in leaves(spec.params)), 1):
-            edited = apply(graph, [SetParam(node=spec.id, path=path_of(place), value=other(value))]).graph
+        values = [(spec.id, place, value) for spec in graph.nodes for place, value in leaves(spec.params)]
+        for node, place, value in values[:1]:
+            edited = apply(graph, [SetParam(node=node, path=path_of(place), value=other(value))]).graph
             gone, come = changed_lines(data, form.dump_keeping_text(edited, data))
-            assert len(gone) == len(come) <= 2, path.name  # pages of ComfyUI may hold a value with and without its name
-            assert all(json.dumps(value, ensure_ascii=False) in line for line in gone), path.name
+            assert len(gone) == len(come) <= 2, (
+                path.name
+            )  # a page of ComfyUI may hold a value with and without its name
+            assert all(str(value)[:20] in line for line in gone), (path.name, value, gone)
 
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n"])
