@@ -22,6 +22,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.flow import IfElse
 from operad.operators.variables import Selector, VariableType
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
@@ -389,16 +390,14 @@ def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec], types: Mappin
     planned_predecessors = {
         node.id: node.predecessors for node in plan.nodes if node.predecessors or node.change == "add"
     }
-    edges: list[Edge] = [
-        edge
-        for edge in base.edges
-        if edge.source in by_id
-        and edge.target in by_id
-        and (
-            edge.target not in planned_predecessors
-            or After(edge.source, edge.port) in planned_predecessors[edge.target]
-        )
-    ]
+    edges: list[Edge] = []
+    for edge in base.edges:
+        if edge.source not in by_id or edge.target not in by_id:
+            continue
+        if edge.target not in planned_predecessors:
+            edges += _at_its_branch(edge, base.by_id[edge.source], by_id[edge.source], types)
+        elif After(edge.source, edge.port) in planned_predecessors[edge.target]:
+            edges.append(edge)
     kept_edges = {(edge.source, edge.target, edge.port) for edge in edges}
     for target, after in planned_predecessors.items():
         new = (
@@ -413,3 +412,27 @@ def _edges(plan: Plan, base: NodeGraph, nodes: Sequence[NodeSpec], types: Mappin
         first_nodes = [inner for inner in inside if not any(edge.target == inner.id for edge in edges)]
         edges += [Edge(start.id, first_node.id) for first_node in first_nodes if start is not None]
     return edges
+
+
+def _at_its_branch(edge: Edge, before: NodeSpec, after: NodeSpec, types: Mapping[str, NodeType]) -> Iterator[Edge]:
+    """Yield an edge that the plan does not mention, from the port that its branch now has; nothing if that is gone.
+
+    A branch that is written anew in its place is the same branch.
+    """
+    old, new = ([], []) if before.params == after.params else (_branches(before, types), _branches(after, types))
+    if edge.port >= len(old) or not new:
+        yield edge
+    elif old[edge.port] in new:
+        yield replace(edge, port=new.index(old[edge.port]))
+    elif edge.port < len(new) and new[edge.port] not in old:
+        yield edge
+
+
+def _branches(spec: NodeSpec, types: Mapping[str, NodeType]) -> list[str]:
+    """Return a text for each port of a node: the conditions of a case, otherwise its name; empty if it is not valid."""
+    try:
+        node = types[spec.type](spec.id, spec.params)
+    except (InvalidError, KeyError):  # which the check reports
+        return []
+    cases = [repr(case) for case in node.params.cases] if isinstance(node, IfElse) else []
+    return [*cases, *list(node.ports)[len(cases) :]]

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from answer_forms import faults
@@ -442,3 +443,44 @@ def test_values_of_typed_variables_that_are_written_as_texts_are_read():
     plan = read_plan({"nodes": [{"id": "2", "type": "loop", "params": {"loop_count": 3, "variables": variables}}]})
     loop = drafted_graph(plan, {}, NONE, NODE_TYPES).by_id["2"]
     assert loop.params["variables"] == [["best", "number", 0], ["all", "array[string]", []], ["text", "string", "0"]]
+
+
+ENTERPRISE, FREE, PRO = (
+    {"logic": "and", "conditions": [{"variable": "1.plan", "operator": "is", "value": plan}]}
+    for plan in ("enterprise", "free", "pro")
+)
+
+
+@pytest.mark.parametrize(
+    ("node", "before", "after", "ports"),
+    [
+        ("question-classifier", ["bill", "other"], ["bill", "complaint", "other"], {"a": 0, "b": 2}),
+        ("question-classifier", ["bill", "other"], ["bills", "other", "complaint"], {"a": 0, "b": 1}),
+        ("question-classifier", ["bill", "order", "other"], ["bill", "other"], {"a": 0}),
+        ("question-classifier", ["bill", "other"], ["other", "complaint"], {"b": 0}),
+        ("if-else", [ENTERPRISE], [ENTERPRISE, FREE], {"a": 0, "b": 2}),
+        ("if-else", [ENTERPRISE], [FREE, ENTERPRISE], {"a": 1, "b": 2}),
+        ("if-else", [ENTERPRISE], [PRO], {"a": 0, "b": 1}),
+        ("human-input", ["yes"], ["yes", "no"], {"a": 0, "b": 2}),
+        ("llm", [], [], {"a": 0, "b": 1}),
+    ],
+)
+def test_an_edge_that_a_change_does_not_mention_stays_at_its_branch(node, before, after, ports):
+    def params(branches: list[Any]) -> dict[str, Any]:
+        return {
+            "if-else": {"cases": branches},
+            "question-classifier": {"query_variable_selector": "1.plan", "classes": branches},
+            "human-input": {"question": "Send?", "actions": [{"id": each, "title": each} for each in branches]},
+            "llm": {"system": "", "user": f"Greet {len(branches)}.", "failure": {"then": "branch"}},
+        }[node]
+
+    first = plan_of(
+        planned("1", "start", gives=[("plan", "string")]),
+        planned("2", node, after=["1"]),
+        planned("a", "end", after=["2:0"]),
+        planned("b", "end", after=["2:1"]),
+    )
+    ends = {"a": {"outputs": []}, "b": {"outputs": []}}
+    base = drafted_graph(read_plan(first), {"2": params(before), **ends}, NONE, NODE_TYPES)
+    changed = drafted_graph(read_plan(plan_of(planned("2", node, "update"))), {"2": params(after)}, base, NODE_TYPES)
+    assert {edge.target: edge.port for edge in changed.edges if edge.source == "2"} == ports
