@@ -11,10 +11,10 @@ from operad.evaluators.score_evaluator import lesson_of
 from operad.flows.edit.difference import difference
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.graph_json import workflow_of
-from operad.flows.generation.mending import CONTESTABLE, NAMED_VARIABLE, contested_in, essence_of
+from operad.flows.generation.mending import CONTESTABLE, LOST, UNCHANGED, contested_in, essence_of
 from operad.flows.generation.names import missing_names
 from operad.flows.generation.offer import Offer, read_offer
-from operad.flows.generation.plan import read_plan
+from operad.flows.generation.plan import changes, read_plan
 from operad.flows.generation.prompts import MOST_FINDINGS, shown, to_judge
 from operad.flows.generation.stage import OFFER, REVIEW, request_of, texts_in
 from operad.flows.node_graph import NodeGraph
@@ -92,6 +92,8 @@ class DesignEvaluator(Evaluator):
         read = read_plan(plan)
         known = {*offer.types, *offer.tools, *offer.models, *offer.knowledge, *base.by_id, *graph.by_id}
         issues += missing_names(call.job.goal, graph, base, NODE_TYPES, read, known)
+        if base.nodes and changes(read) and not difference(base, graph):
+            issues.append(UNCHANGED)
         if not judged.outputs.get("operations"):
             issues += texts_in(plan.get("faults"))
         if remaining := _uncontested(issues, contested):
@@ -100,8 +102,8 @@ class DesignEvaluator(Evaluator):
         not_tried = [*dry.not_tried, *([dry.skipped_reason] if dry.skipped_reason else [])]
         run_issues = _run_findings(dry)
         if run_issues and base.nodes:  # a node that the change left alone may have failed before
-            changes = difference(base, graph)
-            touched = {each.id for each in changes.added} | {each.node for each in changes.changed}
+            changed = difference(base, graph)
+            touched = {each.id for each in changed.added} | {each.node for each in changed.changed}
             known_issues = set(map(essence_of, _run_findings(await dry_run(base, seconds=self._seconds))))
             run_issues = [
                 finding
@@ -125,7 +127,7 @@ class DesignEvaluator(Evaluator):
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
-        return job.inputs.get(REVIEW) is True or any(not each.startswith(NAMED_VARIABLE) for each, _ in contested)
+        return job.inputs.get(REVIEW) is True or any(not each.startswith(LOST) for each, _ in contested)
 
     async def _review(
         self,
@@ -178,7 +180,7 @@ class DesignEvaluator(Evaluator):
         """Return the verdict on the findings, with the best earlier draft if further rounds are useless."""
         stage, findings = assessment.stage, list(dict.fromkeys(map(_line, assessment.findings)))
         left_out = dict(read_plan(fields_of(judged.outputs.get("plan"))).left_out)
-        left_out |= {f: why for f, why in contested_in(judged) if f.startswith(NAMED_VARIABLE)}
+        left_out |= {f: why for f, why in contested_in(judged) if f.startswith(LOST)}
         score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
         told_before = _texts(judged, "told")
         is_over = bool(findings) and all(

@@ -318,10 +318,12 @@ def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
     return beyond_check and after.standing == before.standing and after.graph != before.graph
 
 
-NAMED_VARIABLE = "[variable]"
-"""Prefix of findings about names that the request calls variables; a contest leaves the workflow incomplete."""
+UNCHANGED = "[unchanged] workflow: nothing of the planned change is left; make it, or contest this with the reason"
 
-CONTESTABLE = ("[name]", NAMED_VARIABLE, "[plan]", "[judged]", "[dry-run]")
+LOST = ("[variable]", "[unchanged]")
+"""Prefixes of findings about what was asked for and is lost; a contest leaves the workflow incomplete."""
+
+CONTESTABLE = ("[name]", *LOST, "[plan]", "[judged]", "[dry-run]")
 """Prefixes of findings that may be mistaken: names of the request, slips of the plan, findings of the judge, and those of
 dry runs."""
 

@@ -585,6 +585,20 @@ CHANGE_BUILT = {
 }
 
 
+@pytest.mark.parametrize("reason", [None, "a summary has no model of its own"])
+def test_a_change_of_which_nothing_is_left_is_not_accepted_and_says_why(design, reason):
+    base = first(design)
+    plan = {"reasoning": "", "nodes": [node("3", "llm", change="update")], "drop": []}
+    same = {"reasoning": "", "nodes": {"3": BUILT["nodes"]["3"]}}
+    answer = operations() if reason is None else {**operations(), "wrong": [{"finding": 1, "reason": reason}]}
+    made = design(Model(plan=[plan], build=[same], mend=[answer]), "Use another model in node 3.", base, review=False)
+    assert not made.accepted
+    assert made.graph.nodes == base.nodes
+    said = made.findings if reason is None else made.left_out
+    assert [each.split("]")[0] for each in said] == ["[unchanged"]
+    assert reason is None or said[0].endswith(reason)
+
+
 def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
     base = first(design)
     model = Model(plan=[CHANGE_PLAN], build=[CHANGE_BUILT])
