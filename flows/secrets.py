@@ -68,7 +68,9 @@ def with_named_keys(nodes: Sequence[NodeSpec], names: KeyNames) -> list[NodeSpec
 
     if not known:
         return named
-    return [replace(spec, params=_changed(cast("Any", spec.params), lambda key, _: key, in_text)) for spec in named]
+    params: list[Any] = [spec.params for spec in named]
+    changed = [_changed(each, lambda key, _: key, in_text) for each in params]
+    return [replace(spec, params=each) for spec, each in zip(named, changed, strict=True)]
 
 
 def _with_named_keys(spec: NodeSpec, names: KeyNames) -> NodeSpec:
