@@ -14,7 +14,7 @@ from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.secrets import file_secrets, without_file_secrets
+from operad.flows.secrets import kept_keys, with_named_keys_of_file, without_file_secrets
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
@@ -148,7 +148,7 @@ class Format:
         """Return the content of a file with this workflow: UTF-8, or an archive.
 
         The parts that the format cannot hold are left out; `losses` lists them. Keys that are written in an imported file
-        are written in files of its own format only.
+        are written in files of its own platform only.
         """
         return self.writer(self._writable(graph))
 
@@ -166,13 +166,23 @@ class Format:
 
         The code is ``loss`` if results may differ without it, and ``note`` if nothing that runs changes.
         """
-        kept = file_secrets(self._writable(graph))
-        left = (name for name in file_secrets(graph) if name not in kept)
-        keys = [Issue("note", f"the key {name}; give its value by operad secrets set {name}") for name in left]
-        return [*self.lost(graph), *keys]
+        if self._is_own(graph) or not graph.is_imported:
+            return list(self.lost(graph))
+        named, secrets = with_named_keys_of_file(graph)
+        notes = [Issue("note", f"the key {name}; give its value by operad secrets set {name}") for name in secrets]
+        notes += [
+            Issue("note", f"the key in {each.field}: it stays in the imported file alone", each.node)
+            for each in kept_keys(graph)
+        ]
+        return [*self.lost(named), *notes]
+
+    def _is_own(self, graph: NodeGraph) -> bool:
+        """Return True for a workflow that was read from a file of the same platform."""
+        platform = self.name.partition("-")[0]
+        return platform in graph.extra or any(platform in each.extra for each in graph.nodes)
 
     def _writable(self, graph: NodeGraph) -> NodeGraph:
-        return graph if self.name in graph.extra else without_file_secrets(graph)
+        return graph if self._is_own(graph) else without_file_secrets(graph)
 
     def dump_keeping_text(self, graph: NodeGraph, old: bytes | None = None) -> bytes:
         """Return the content of a file with this workflow; unchanged parts keep the text of the old file.

@@ -19,6 +19,7 @@ from operad.operators.instruction import Template
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.ids import settled_id, slug
+from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.schema import AnswerSchema
 
 _PLACEHOLDER = re.compile(r"\{([A-Za-z_][A-Za-z0-9_\-]*)\}")
@@ -170,10 +171,13 @@ class _Reading:
                 self.issue("value", f"expected a mapping, got {short_repr(entry)}", name)
 
     def text(self, name: str, key: str, *, needed: bool = True) -> str:
-        """Return a text without space around it; another value, or a needed text that is missing, is an issue."""
+        """Return a text without space around it and without keys; another value, or a needed text that is missing, is an issue."""
         value = self.entries[name].get(key)
         if isinstance(value, str) and value.strip():
-            return value.strip()
+            text, keys = name_keys(value.strip())
+            if keys:
+                self.loss("loss", "a key is written here, which stays in this file; give it to a tool", name, key)
+            return text
         if value is not None and not isinstance(value, str):
             self.issue("value", f"expected a text, got {short_repr(value)}; put it in quotes", name, key)
         elif needed:
@@ -466,7 +470,7 @@ def _approval(key: str) -> dict[str, Any]:
 def _described(file: _Reading) -> str:
     """Return the first line of the last task's description, with the names of inputs as words."""
     entry = [each for _, each in file.each()][-1:]
-    text = str(entry[0].get("description") or "").strip() if entry else ""
+    text = name_keys(str(entry[0].get("description") or "").strip()).text if entry else ""
     return _PLACEHOLDER.sub(lambda found: found[1], text.partition("\n")[0])[:200]
 
 

@@ -11,6 +11,7 @@ from operad.flows.check import CONVERSATION
 from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.secrets import with_named_keys
 from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of, graph_of_config, has_config
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
@@ -30,7 +31,8 @@ from operad.operators.request_secrets import change_keys
 from operad.operators.variables import Selector, Text
 from operad.runtime.values.document import YamlValues
 from operad.runtime.values.errors import InvalidError, Issue
-from operad.runtime.values.secret import Secret, is_secret_name, secret_name, secrets_in, with_literal_key
+from operad.runtime.values.keys_in_text import KeyNames
+from operad.runtime.values.secret import Secret, is_secret_name, secrets_in, with_literal_key
 
 # Secrets of Dify files: secret environment variables, and keys that are written in requests.
 #
@@ -62,14 +64,14 @@ def with_secrets(graph: NodeGraph, workflow: Fields) -> tuple[NodeGraph, dict[st
     nodes = [reader.read(spec) if spec.type in ("request", "http-request") else spec for spec in graph.nodes]
     read = {selector.variable for spec in nodes if spec.type != "start" for selector in selectors_named(spec.params)}
     nodes = [_without_inputs(spec, reader.named - read) if spec.type == "start" else spec for spec in nodes]
-    return replace(graph, nodes=nodes), reader.values
+    return replace(graph, nodes=with_named_keys(nodes, reader.names)), reader.values
 
 
 class _Reader:
     """Reader of the requests of a file.
 
     Attributes:
-        values: The values of secrets that the file contains, by name.
+        names: The names of secrets for keys that are written in nodes.
         named: Inputs of environment variables that requests name as secrets.
     """
 
@@ -77,11 +79,16 @@ class _Reader:
         self._variables = _variables(workflow)
         self._secret = secret_variables(workflow)
         self._start = next((spec.id for spec in graph.nodes if spec.type == "start"), "")
-        self._taken = set(self._variables)
-        self.values: dict[str, str] = {}
+        self.names = KeyNames(self._variables)
+        self._of_environment: dict[str, str] = {}
         self.named: set[str] = set()
         for name in self._secret:
             self._keep(name)
+
+    @property
+    def values(self) -> dict[str, str]:
+        """Values of secrets that the file contains, by name."""
+        return {**self._of_environment, **self.names.values}
 
     def read(self, spec: NodeSpec) -> NodeSpec:
         """Return a request whose keys are secrets."""
@@ -94,7 +101,7 @@ class _Reader:
 
         def change(where: str, name: str, value: str) -> str:
             text = Text(value).renamed(self._renamed)
-            return with_literal_key(text, lambda key: self._written(spec.id, name, key))
+            return with_literal_key(text, lambda key: Secret(self.names.name_at(key, spec.id, name)).in_text)
 
         return replace(spec, params=change_keys(params, change)) if params else spec
 
@@ -116,18 +123,7 @@ class _Reader:
         """Keep the value of an environment variable, if the file contains it."""
         value = self._variables[name].get("value")
         if isinstance(value, str) and value:
-            self.values[name] = value
-
-    def _written(self, node_id: str, field: str, key: str) -> str:
-        """Return the reference to a new secret for a key that is written in a request."""
-        wanted = name = secret_name(node_id, field)
-        number = 1
-        while name in self._taken:
-            number += 1
-            name = f"{wanted}_{number}"
-        self._taken.add(name)
-        self.values[name] = key
-        return Secret(name).in_text
+            self._of_environment[name] = value
 
 
 def _without_inputs(spec: NodeSpec, names: set[str]) -> NodeSpec:
@@ -175,7 +171,7 @@ def as_bare(app: Fields, old: Fields) -> Fields:
 
     Args:
         app: The values of the app, which may be changed. Of what is not in its graph, the form may have no place for all.
-        old: The values of the file; those of an app are no other form.
+        old: The values of the file; those of an app have only one form.
     """
     found = None if "app" in old else _bare_graph(old)
     if found is None:

@@ -219,6 +219,7 @@ def faults(root: Any) -> Iterator[Issue]:
         elif not isinstance(fields_of(given.get("data")).get("name"), str):
             yield Issue("misshapen-node", f"{where}: must have data with the name of its kind", node_id)
         ids.add(str(node_id))
+    yield from _several_starts(fields)
     for number, edge in enumerate(fields["edges"]):
         ends = [fields_of(edge).get(end) for end in ("source", "target")]
         if not all(isinstance(end, str) for end in ends):
@@ -226,6 +227,14 @@ def faults(root: Any) -> Iterator[Issue]:
         else:
             missing = [str(end) for end in ends if end not in ids]
             yield from (Issue("dangling-edge", f"edges[{number}]: there is no node {end!r}") for end in missing)
+
+
+def _several_starts(fields: Fields) -> Iterator[Issue]:
+    """Yield the issue of a flow with more than one start node, which Flowise does not allow."""
+    nodes = each_of(fields["nodes"])
+    starts = [str(each.get("id")) for each in nodes if fields_of(each.get("data")).get("name") == START]
+    if len(starts) > 1:
+        yield Issue("several-starts", f"{shorten(starts)} are start nodes; keep one of them", starts[1])
 
 
 def _other_form(fields: Fields) -> str:

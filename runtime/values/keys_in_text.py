@@ -7,6 +7,7 @@ that its vendor gives it, or by a label before it and a form that words do not h
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -26,10 +27,18 @@ class NamedKeys(NamedTuple):
 
 
 class KeyNames:
-    """Names of secrets for keys: the same name for equal keys, another one for each other key."""
+    """Names of secrets for keys: the same name for equal keys, another one for each other key.
 
-    def __init__(self) -> None:
-        self._by_key: dict[str, str] = {}
+    Args:
+        taken: Names of other secrets.
+
+    Attributes:
+        values: The keys by their names.
+    """
+
+    def __init__(self, taken: Collection[str] = ()) -> None:
+        self._taken = taken
+        self.values: dict[str, str] = {}
 
     def name(self, key: str, host: str, label: str) -> str:
         """Return the name for a key, such as ``WEATHER_KEY`` for the host ``api.weather.example``.
@@ -38,15 +47,19 @@ class KeyNames:
             host: Host that it is sent to, or name of its vendor; empty if unknown.
             label: Text with the word for the key, such as ``access token``.
         """
-        if key not in self._by_key:
-            kind = next((kind for kind, words in _KINDS.items() if words.search(label)), "KEY")
-            holder = _holder(host) or "API"
-            name, number = secret_name(holder, kind), 1
-            while name in self._by_key.values():
-                number += 1
-                name = secret_name(holder, kind, str(number))
-            self._by_key[key] = name
-        return self._by_key[key]
+        if known := next((name for name, value in self.values.items() if value == key), ""):
+            return known
+        kind = next((kind for kind, words in _KINDS.items() if words.search(label)), "KEY")
+        return self.name_at(key, _holder(host) or "API", kind)
+
+    def name_at(self, key: str, *place: str) -> str:
+        """Return the name for a key that stands in a place, such as ``SEND_X_API_KEY``; see `secret_name`."""
+        name, number = secret_name(*place), 1
+        while name in self._taken or self.values.get(name, key) != key:
+            number += 1
+            name = secret_name(*place, str(number))
+        self.values[name] = key
+        return name
 
 
 def name_keys(text: str, host: str = "", names: KeyNames | None = None) -> NamedKeys:

@@ -60,6 +60,9 @@ _DESIGNER = "operad.integrations.comfyui.generation.generate:designer"
 NO_DEFINITIONS = Definitions()
 """Definitions for use without a server: without classes."""
 
+_JSON = ("{", "[", '"')
+"""First characters of a text in JSON; any other text is code."""
+
 
 def _read(data: bytes, name: str) -> NodeGraph:
     """Return the graph of a file in any of the forms."""
@@ -72,6 +75,9 @@ def _read_picture(data: bytes, name: str) -> NodeGraph:
     issues: list[Issue] = []
     for key, text in texts.items():
         try:
+            if not text.lstrip().startswith(_JSON):
+                message = "is text, not the JSON that ComfyUI saves; use a picture that ComfyUI saved"
+                raise InvalidError(name, [Issue("format", message)])
             graph = _read_text(text, name)
         except InvalidError as error:
             issues += (replace(each, where=f"{key}, {each.where or name}") for each in error.issues)
@@ -86,7 +92,7 @@ def _read_picture(data: bytes, name: str) -> NodeGraph:
 
 
 def _read_text(text: str, name: str) -> NodeGraph:
-    if not text.lstrip().startswith(("{", "[", '"')):
+    if not text.lstrip().startswith(_JSON):
         return load_code(text, name)
     document = read_json(text, name)
     if is_ui(document):

@@ -24,7 +24,7 @@ from operad.integrations.comfyui.formats import (
     load,
 )
 from operad.integrations.comfyui.formats.definitions import Definitions
-from operad.integrations.comfyui.formats.pictures import MAX_CHUNKS
+from operad.integrations.comfyui.formats.pictures import MAX_CHUNKS, blank
 from operad.integrations.comfyui.operator import ComfyUI
 from operad.operators import OperatorConfig
 from operad.runtime.values.errors import InvalidError
@@ -111,6 +111,13 @@ def test_a_workflow_that_cannot_be_read_gives_way_to_the_prompt_and_that_is_said
     assert remarks_of(graph)[0].says.startswith(
         "the picture's prompt is used, not its workflow, which cannot be read: is not JSON"
     )
+
+
+def test_a_prompt_of_words_is_refused_as_text():
+    with pytest.raises(InvalidError) as raised:
+        FORMATS["comfyui-picture"].load(blank({"prompt": "a cat, masterpiece\nSteps: 20"}))
+    [issue] = raised.value.issues
+    assert (issue.code, "prompt" in issue.where, "text" in issue.message) == ("format", True, True)
 
 
 @pytest.mark.parametrize("order", ["<", ">"])

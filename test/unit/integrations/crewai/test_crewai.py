@@ -166,6 +166,16 @@ def test_all_issues_of_both_files_are_told_at_once(tmp_path, agents, tasks, issu
     assert refused(tmp_path, agents, tasks) == issues
 
 
+def test_a_key_stays_in_the_files_of_crewai_and_is_a_loss_at_its_place(tmp_path):
+    key = "Zq81xKQ77vbN2"
+    agents = {"cook": {**GOOD, "goal": f"Ask with Authorization: Bearer {key}", "llm": {"api_key": key}}}
+    tasks = {"soup": {**TASK, "description": f"Ask https://shop:{key}@shop.example/"}}
+    found = converted(tmp_path, agents, tasks)
+    assert key not in found.text + str(found.losses)
+    told = {issue.where.rpartition(": ")[2] for issue in found.losses if issue.code == "loss"}
+    assert told == {"cook.goal", "soup.description"}
+
+
 def test_a_near_name_and_the_line_are_told(tmp_path):
     agents, tasks = {"cook": GOOD}, "a:\n  description: Write.\n  expected_output: A text\n  agent: cok\n"
     with pytest.raises(InvalidError) as caught:

@@ -151,6 +151,16 @@ def test_a_loop_without_a_counterpart_is_refused_with_its_node_and_the_remedy(na
     assert (issue.code, issue.where) == ("loop", "loopAgentflow_0")
 
 
+def test_two_starts_are_one_issue_that_names_both():
+    root = json.loads(FILES["reply"])
+    start = root["nodes"][0]
+    root["nodes"].append({**start, "id": "again", "data": {**start["data"], "id": "again"}})
+    with pytest.raises(InvalidError) as caught:
+        flowise.load(json.dumps(root))
+    [issue] = caught.value.issues
+    assert (issue.code, issue.where, "startAgentflow_0" in issue.message) == ("several-starts", "again", True)
+
+
 VALUES = [
     "x",
     "1000",
