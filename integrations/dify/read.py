@@ -175,7 +175,7 @@ def as_bare(app: Fields, old: Fields) -> Fields:
 
     Args:
         app: The values of the app, which may be changed. Of what is not in its graph, the form may have no place for all.
-        old: The values of the file; those of an app are no other form.
+        old: The values of the file; those of an app keep their form.
     """
     found = None if "app" in old else _bare_graph(old)
     if found is None:

@@ -82,3 +82,11 @@ def code_with(fields):
     code["data"] |= fields
     text = yaml.safe_dump(whole).encode()
     return DIFY.load(text), text
+
+
+@pytest.mark.parametrize("value", ["text", 7, None, {"a": 1}, ["a"]])
+def test_a_list_of_mappings_that_is_something_else_is_named_and_written_back(value):
+    graph, text = code_with({"variables": value})
+    said = [remark for remark in DIFY.remarks(graph) if remark.lossy]
+    assert [(remark.node, remark.field) for remark in said] == [("2", "variables")]
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
