@@ -145,11 +145,11 @@ def typed(kinds: Mapping[str, Any]) -> Table:
 _NAMES: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
-    dict: "a mapping",
-    list: "a list",
+    dict[Any, Any]: "a mapping",
+    list[Any]: "a list",
     list[str]: "a list of texts",
     list[list[str]]: "a list of lists of texts",
-    list[dict]: "a list of mappings",
+    list[dict[Any, Any]]: "a list of mappings",
 }
 """Names of the types of fields, which may also be optional."""
 

@@ -7,33 +7,35 @@ A value that Dify refuses is left out of the parameters, and `operad check` name
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from operad.flows.formats.fields import Table, read_typed, typed
 from operad.flows.formats.shapes import Fields
 
-_MAPPINGS = list[dict]
+_MAPPING = dict[Any, Any]
+_MAPPINGS = list[_MAPPING]
 _TEXTS = list[str]
 _SELECTORS = list[_TEXTS]
-_MODEL = {"model": dict, "model.completion_params": dict}
+_MODEL = {"model": _MAPPING, "model.completion_params": _MAPPING}
 _MEMORY = {
-    "memory": dict | None,
-    "memory.role_prefix": dict | None,
-    "memory.window": dict,
+    "memory": _MAPPING | None,
+    "memory.role_prefix": _MAPPING | None,
+    "memory.window": _MAPPING,
     "memory.window.enabled": bool,
     "memory.window.size": int | None,
 }
 _RETRY = {
     "default_value": _MAPPINGS | None,
-    "retry_config": dict,
+    "retry_config": _MAPPING,
     "retry_config.retry_enabled": bool,
     "retry_config.enabled": bool,
     "retry_config.max_retries": int,
     "retry_config.retry_interval": int,
 }
 _VISION = {
-    "vision": dict,
+    "vision": _MAPPING,
     "vision.enabled": bool,
-    "vision.configs": dict | None,
+    "vision.configs": _MAPPING | None,
     "vision.configs.variable_selector": _TEXTS,
 }
 
@@ -47,22 +49,22 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
         **{f"variables.{name}": _TEXTS | None for name in ("options", *_ALLOWED)},
     },
     "trigger-webhook": dict.fromkeys(("headers", "params", "body"), _MAPPINGS),
-    "trigger-schedule": {"visual_config": dict | None},
+    "trigger-schedule": {"visual_config": _MAPPING | None},
     "end": {"outputs": _MAPPINGS},
-    "code": {"variables": _MAPPINGS, "outputs": dict},
+    "code": {"variables": _MAPPINGS, "outputs": _MAPPING},
     "template-transform": {"variables": _MAPPINGS},
     "if-else": {"conditions": _MAPPINGS | None, "cases": _MAPPINGS | None, "cases.conditions": _MAPPINGS},
     "llm": {
         **_MEMORY,
         **_VISION,
         **_MODEL,
-        "prompt_template": _MAPPINGS | dict,
-        "prompt_config": dict | None,
+        "prompt_template": _MAPPINGS | _MAPPING,
+        "prompt_config": _MAPPING | None,
         "prompt_config.jinja2_variables": _MAPPINGS | None,
-        "context": dict,
+        "context": _MAPPING,
         "context.enabled": bool,
         "context.variable_selector": _TEXTS | None,
-        "structured_output": dict | None,
+        "structured_output": _MAPPING | None,
         "structured_output_enabled": bool,
         "structured_output_switch_on": bool | None,
     },
@@ -73,17 +75,17 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
         **_MODEL,
         "parameters": _MAPPINGS,
         "parameters.required": bool,
-        "parameters.options": list | None,
+        "parameters.options": list[Any] | None,
     },
     "list-operator": {
-        **dict.fromkeys(_LIST_OPERATIONS, dict),
+        **dict.fromkeys(_LIST_OPERATIONS, _MAPPING),
         **{f"{name}.enabled": bool for name in _LIST_OPERATIONS},
         "filter_by.conditions": _MAPPINGS,
         "limit.size": int,
     },
     "variable-aggregator": {
         "variables": _SELECTORS,
-        "advanced_settings": dict | None,
+        "advanced_settings": _MAPPING | None,
         "advanced_settings.group_enabled": bool,
         "advanced_settings.groups": _MAPPINGS,
         "advanced_settings.groups.variables": _SELECTORS,
@@ -92,31 +94,33 @@ _KINDS: Mapping[str, Mapping[str, object]] = {
     "iteration": {"is_parallel": bool, "parallel_nums": int, "flatten_output": bool},
     "loop": {"loop_count": int, "break_conditions": _MAPPINGS, "loop_variables": _MAPPINGS},
     "http-request": {
-        "authorization": dict,
-        "authorization.config": dict | None,
-        "body": dict | None,
+        "authorization": _MAPPING,
+        "authorization.config": _MAPPING | None,
+        "body": _MAPPING | None,
         "body.data": _MAPPINGS | str | None,
-        "timeout": dict | None,
+        "timeout": _MAPPING | None,
         **{f"timeout.{name}": int | None for name in ("connect", "read", "write")},
         "ssl_verify": bool | None,
     },
-    "tool": {"tool_configurations": dict, "tool_parameters": dict},
+    "tool": {"tool_configurations": _MAPPING, "tool_parameters": _MAPPING},
     "human-input": {"inputs": _MAPPINGS, "user_actions": _MAPPINGS},
     "agent": {
         **_MEMORY,
-        "agent_parameters": dict,
-        "agent_parameters.tools": dict | list,
+        "agent_parameters": _MAPPING,
+        "agent_parameters.tools": _MAPPING | _MAPPINGS,
+        **dict.fromkeys(("agent_parameters.instruction", "agent_parameters.query"), _MAPPING | str),
+        "agent_parameters.maximum_iterations": _MAPPING | int,
         "agent_parameters.tools.value": _MAPPINGS,
-        "agent_parameters.model": dict,
-        "agent_parameters.model.value": dict,
-        "agent_parameters.model.value.completion_params": dict,
+        "agent_parameters.model": _MAPPING,
+        "agent_parameters.model.value": _MAPPING,
+        "agent_parameters.model.value.completion_params": _MAPPING,
         "agent_parameters.maximum_iterations.value": int | None,
     },
     "knowledge-retrieval": {
         **_VISION,
         "dataset_ids": _TEXTS,
-        "multiple_retrieval_config": dict | None,
-        "single_retrieval_config": dict | None,
+        "multiple_retrieval_config": _MAPPING | None,
+        "single_retrieval_config": _MAPPING | None,
     },
 }
 """Types of the fields that are read, by the type of the node in Dify and the path of the field."""
@@ -125,13 +129,13 @@ _OF_THE_PAGE = ("retriever_resource", "speech_to_text", "suggested_questions_aft
 
 FILE_TYPES = typed(
     {
-        "dependencies": list | None,
+        "dependencies": _MAPPINGS | None,
         "workflow.conversation_variables": _MAPPINGS | None,
         "workflow.environment_variables": _MAPPINGS | None,
-        "workflow.rag_pipeline_variables": list | None,
-        "workflow.features": dict | None,
-        "workflow.features.suggested_questions": list | None,
-        **{f"workflow.features.{name}": dict | None for name in ("file_upload", *_OF_THE_PAGE)},
+        "workflow.rag_pipeline_variables": list[Any] | None,
+        "workflow.features": _MAPPING | None,
+        "workflow.features.suggested_questions": _TEXTS | None,
+        **{f"workflow.features.{name}": _MAPPING | None for name in ("file_upload", *_OF_THE_PAGE)},
     }
 )
 """Types of the fields of a file around its nodes; null is as good as absent."""
@@ -142,17 +146,17 @@ _SETTINGS = (
 
 CONFIG_TYPES = typed(
     {
-        "model_config.model": dict,
-        "model_config.model.completion_params": dict | None,
-        **{f"model_config.{name}": dict | None for name in (*_SETTINGS.split(), *_OF_THE_PAGE)},
+        "model_config.model": _MAPPING,
+        "model_config.model.completion_params": _MAPPING | None,
+        **{f"model_config.{name}": _MAPPING | None for name in (*_SETTINGS.split(), *_OF_THE_PAGE)},
         "model_config.agent_mode.tools": _MAPPINGS | None,
-        "model_config.agent_mode.tools.tool_parameters": dict | None,
-        "model_config.dataset_configs.datasets": dict | None,
+        "model_config.agent_mode.tools.tool_parameters": _MAPPING | None,
+        "model_config.dataset_configs.datasets": _MAPPING | None,
         "model_config.dataset_configs.datasets.datasets": _MAPPINGS | None,
         "model_config.chat_prompt_config.prompt": _MAPPINGS | None,
-        "model_config.completion_prompt_config.prompt": dict | None,
+        "model_config.completion_prompt_config.prompt": _MAPPING | None,
         "model_config.user_input_form": _MAPPINGS | None,
-        "model_config.suggested_questions": list | None,
+        "model_config.suggested_questions": _TEXTS | None,
     }
 )
 """Types of the fields of an app that has a configuration instead of a graph."""

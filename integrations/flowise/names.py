@@ -44,7 +44,7 @@ _SYSTEM = {
 }
 
 OUTSIDE = ("sys.", "vars.", "webhook.")
-"""Beginnings of the names of inputs that are no fields of a form."""
+"""Beginnings of the names of inputs from outside of a form."""
 
 CONTENTS = {
     LLM: "text",
