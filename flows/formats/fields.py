@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, cast, get_args
 
 from pydantic import TypeAdapter, ValidationError
 
@@ -56,7 +56,7 @@ class Declared:
         use: The effect of the field.
         behaviour: The behaviour here instead; only for a note, a loss and a refusal.
         when: Condition on the value of the field; a value that does not meet it has no effect.
-        kind: Reader of a scalar of one type, which files may write as text; None for other fields.
+        kind: Reader of a field of one type, whose scalars files may write as text; None for other fields.
     """
 
     use: Use
@@ -128,7 +128,7 @@ def table(
 
 
 def typed(kinds: Mapping[str, Any]) -> Table:
-    """Return the declarations of scalars by their paths, with their types; `read_typed` reads them.
+    """Return the declarations of fields by their paths, with their types; `read_typed` reads them.
 
     Example:
         >>> read_typed({"limit": {"size": "3"}, "wait": "long"}, typed({"limit.size": int, "wait": int}))
@@ -137,13 +137,21 @@ def typed(kinds: Mapping[str, Any]) -> Table:
     made = NOTHING
     for path, kind in kinds.items():
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        says = f"must be {_described(kind)}; its default is used"
+        says = f"must be {_NAMES.get(kind) or _NAMES[get_args(kind)[0]]}; it is not read, and its default is used"
         made |= _nested(path, Declared(Use.LOSSY, says, _misfit(adapter), adapter))
     return made
 
 
-def _described(kind: object) -> str:
-    return "true or false" if kind in (bool, bool | None) else "a whole number"
+_NAMES: Mapping[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    dict[Any, Any]: "a mapping",
+    list[Any]: "a list",
+    list[str]: "a list of texts",
+    list[list[str]]: "a list of lists of texts",
+    list[dict[Any, Any]]: "a list of mappings",
+}
+"""Names of the types of fields, which may also be optional."""
 
 
 def _misfit(adapter: TypeAdapter[Any]) -> Callable[[Any], bool]:
@@ -162,16 +170,16 @@ _REFUSED = object()
 
 
 def read_typed(fields: Fields, known: Table) -> Fields:
-    """Return a mapping with its typed scalars as their types; those that cannot be read as such are left out."""
+    """Return a mapping with its typed fields as their types; those that cannot be read as such are left out."""
     read = {key: _typed_value(value, known.inner.get(key, NOTHING)) for key, value in fields.items()}
     return {key: value for key, value in read.items() if value is not _REFUSED}
 
 
 def _typed_value(value: Any, known: Table) -> Any:
     if known.declared and known.declared.kind:
-        return _read(value, known.declared.kind)
+        value = _read(value, known.declared.kind)
     if known.inner and isinstance(value, list):
-        return [_typed_value(each, known) for each in cast("list[Any]", value)]
+        return [_typed_value(each, Table(None, known.inner)) for each in cast("list[Any]", value)]
     return read_typed(fields_of(value), known) if known.inner and isinstance(value, dict) else value
 
 

@@ -177,12 +177,12 @@ def _changed_agent(config: Fields, old: Fields, new: Fields) -> Fields:
     if old.get("agent_strategy_name") != new.get("agent_strategy_name"):
         is_react = "react" in text_of(new.get("agent_strategy_name")).lower()
         mode = {**mode, "strategy": "react" if is_react else "function_call"}
-    return {**config, "agent_mode": mode} if mode != config.get("agent_mode") else config
+    return {**config, "agent_mode": mode} if mode != fields_of(config.get("agent_mode")) else config
 
 
 def _is_on(tool: Fields) -> bool:
-    """Return True for a tool that the agent has: not for one that is off, or a knowledge base that is."""
-    return tool.get("enabled", True) is True and not isinstance(tool.get("dataset"), dict)
+    """Return True for a tool that the agent has; Dify takes an entry with fewer than four keys for no tool."""
+    return bool(tool.get("enabled")) and len(tool) > 3
 
 
 def _new_tool(name: str) -> Fields:

@@ -11,7 +11,6 @@ from operad.flows.check import CONVERSATION
 from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, each_of, fields_of, is_selector, list_of, text_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.secrets import with_named_keys
 from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of, graph_of_config, has_config
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
@@ -64,7 +63,7 @@ def with_secrets(graph: NodeGraph, workflow: Fields) -> tuple[NodeGraph, dict[st
     nodes = [reader.read(spec) if spec.type in ("request", "http-request") else spec for spec in graph.nodes]
     read = {selector.variable for spec in nodes if spec.type != "start" for selector in selectors_named(spec.params)}
     nodes = [_without_inputs(spec, reader.named - read) if spec.type == "start" else spec for spec in nodes]
-    return replace(graph, nodes=with_named_keys(nodes, reader.names)), reader.values
+    return replace(graph, nodes=nodes), reader.values
 
 
 class _Reader:

@@ -28,7 +28,7 @@ from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
-from operad.integrations.dify.typed_fields import typed_fields
+from operad.integrations.dify.typed_fields import CONFIG_TYPES, FILE_TYPES, typed_fields, with_types
 from operad.integrations.dify.write import EXTRA, Writer, kept, read_type, values_of
 from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector, Text
@@ -362,7 +362,9 @@ def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
             says = _OTHER_TRIGGER if node_id in others else _NO_PATH
             yield Owner(node_id).remark("edges", Declared(Use.NOTE, says))
         if config := fields_of(fields_of(kept(graph.extra).get("config")).get("root")):
-            yield from remarks_on({"model_config": config.get("model_config")}, CONFIG, Owner())
+            given = {"model_config": config.get("model_config")}
+            yield from remarks_on(given, CONFIG_TYPES, Owner(), None)
+            yield from remarks_on(given, CONFIG, Owner())
             return
         remarks = remarks_on_values(values_of(graph), operad_ids)
         yield from (remark for remark in remarks if remark.node not in standing - others)
@@ -443,6 +445,7 @@ def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> It
     ours = ours or {}
     graph = fields_of(fields_of(root.get("workflow")).get("graph"))
     nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
+    yield from remarks_on(root, FILE_TYPES, Owner(), None)
     yield from remarks_on(root, FILE, Owner())
     for node in nodes:
         yield from _node_remarks(node, ours)
@@ -460,6 +463,7 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remar
     yield from remarks_on(data, typed_fields(data.get("type")), owner, None)
     if kind == "trigger-schedule":
         yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
+    data = with_types(data)  # without the fields that are named already
     if kind in TOOLS:
         yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run

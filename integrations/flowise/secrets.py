@@ -1,4 +1,4 @@
-"""Keys that are written in the nodes of a file, which become named secrets."""
+"""Keys that are written in the requests of a file, which become named secrets."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from operad.runtime.values.keys_in_text import KeyNames
 
 
 def with_secrets(draft: Draft) -> tuple[Draft, dict[str, str]]:
-    """Return the nodes with the keys in them as secrets, and the values of these secrets by name."""
+    """Return the nodes with the keys of requests as secrets, and the values of these secrets by name."""
     names = KeyNames()
-    draft.specs = {spec.id: spec for spec in with_named_keys(list(draft.specs.values()), names)}
+    requests = [spec for spec in draft.specs.values() if spec.type == "request"]
+    draft.specs |= {spec.id: spec for spec in with_named_keys(requests, names)}
     return draft, names.values

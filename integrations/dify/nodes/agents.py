@@ -48,7 +48,7 @@ def _read_agent(data: Fields, node_context: NodeContext) -> Fields:
         name: node_context.names.read_text(_param_value(given, name) if _param_value(given, name) is not None else "")
         for name in ("instruction", "query")
     }
-    tools = [each for each in each_of(_param_value(given, "tools")) if each.get("enabled", True) is True]
+    tools = [each for each in each_of(_param_value(given, "tools")) if each.get("enabled")]
     params["tools"] = [each.get("tool_name") or each.get("name") for each in tools]
     if "react" in text_of(data.get("agent_strategy_name")).lower():
         params["strategy"] = "react"

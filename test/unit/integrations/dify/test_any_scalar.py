@@ -1,11 +1,12 @@
-"""A Dify file with any scalar replaced by a value of another type gives a workflow or issues, and never another error."""
+"""A Dify file with any value replaced by one of another type gives a workflow or issues, and never another error."""
 
 import random
 from pathlib import Path
 
 import pytest
 import yaml
-from changed_scalars import sampled
+from amounts import amount
+from changed_scalars import changed, containers, sampled, scalars
 from dify_runs import run_dify
 
 from operad.flows.formats.operad import OPERAD
@@ -19,11 +20,12 @@ NOWHERE = "http://127.0.0.1:9"
 """Address at which nothing answers."""
 
 
-@pytest.mark.parametrize("seed", range(12))
-async def test_any_scalar_of_another_type_gives_a_workflow_or_issues(seed):
+@pytest.mark.parametrize("places", [scalars, containers])
+@pytest.mark.parametrize("seed", range(amount(3, 24)))
+async def test_any_value_of_another_type_gives_a_workflow_or_issues(seed, places):
     chance = random.Random(seed)  # noqa: S311
-    for file in chance.sample(FILES, 4):
-        for path, strange, value in sampled(yaml.safe_load(file.read_text("utf-8")), chance, 2):
+    for file in chance.sample(FILES, 3):
+        for path, strange, value in sampled(yaml.safe_load(file.read_text("utf-8")), chance, 2, places):
             text = yaml.safe_dump(value, allow_unicode=True).encode()
             try:
                 graph = DIFY.load(text)
@@ -82,3 +84,67 @@ def code_with(fields):
     code["data"] |= fields
     text = yaml.safe_dump(whole).encode()
     return DIFY.load(text), text
+
+
+@pytest.mark.parametrize("value", ["text", 7, None, {"a": 1}, ["a"]])
+def test_a_list_of_mappings_that_is_something_else_is_named_and_written_back(value):
+    graph, text = code_with({"variables": value})
+    said = [remark for remark in DIFY.remarks(graph) if remark.lossy]
+    assert [(remark.node, remark.field) for remark in said] == [("2", "variables")]
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
+
+
+NODES = ("workflow", "graph", "nodes")
+PLACES = [
+    ("agent-react.yml", "2", ["agent_parameters", "tools", "value"], {"a": 1}),
+    ("agent-react.yml", "2", ["agent_parameters", "model"], "text"),
+    ("aggregator-first-is-none.yml", "4", ["advanced_settings", "groups"], {}),
+    ("assign-several.yml", "2", ["items"], None),
+    ("http-post.yml", "2", ["body", "data"], 7),
+    ("iteration-empty.yml", "2", ["outputs"], ["a"]),
+    ("list-filter-and-limit.yml", "3", ["filter_by"], []),
+    ("llm-report.yml", "2", ["prompt_template"], "text"),
+    ("loop-breaks.yml", "3", ["break_conditions"], {"a": 1}),
+    ("retry-llm.yml", "2", ["retry_config"], None),
+]
+"""File, node, path in the data of the node, and a value that Dify refuses there."""
+
+
+@pytest.mark.parametrize(("name", "node", "path", "value"), PLACES)
+def test_a_container_that_dify_refuses_is_named_with_its_node_and_written_back(name, node, path, value):
+    whole = yaml.safe_load((CASES / name).read_text("utf-8"))
+    number = [each["id"] for each in whole["workflow"]["graph"]["nodes"]].index(node)
+    text = yaml.safe_dump(changed(whole, (*NODES, number, "data", *path), value)).encode()
+    graph = DIFY.load(text)
+    assert (node, ".".join(path)) in {(each.node, each.field) for each in DIFY.remarks(graph) if each.lossy}
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "value"),
+    [
+        ("environment.yml", ["workflow", "environment_variables"], {"a": 1}),
+        ("environment.yml", ["workflow", "features"], "text"),
+        ("app-agent-chat.yml", ["model_config", "agent_mode"], "text"),
+        ("app-agent-chat.yml", ["model_config", "model"], []),
+    ],
+)  # fmt: skip
+def test_a_container_around_the_nodes_that_is_something_else_is_named_and_written_back(name, path, value):
+    whole = yaml.safe_load((CASES / name).read_text("utf-8"))
+    text = yaml.safe_dump(changed(whole, tuple(path), value)).encode()
+    graph = DIFY.load(text)
+    assert ("", ".".join(path)) in {(each.node, each.field) for each in DIFY.remarks(graph) if each.lossy}
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    ("name", "path"),
+    [("retry-llm.yml", ["memory"]), ("retry-llm.yml", ["vision", "configs"]), ("http-get.yml", ["body"])],
+)
+def test_null_where_dify_takes_it_is_not_named(name, path):
+    whole = yaml.safe_load((CASES / name).read_text("utf-8"))
+    data = whole["workflow"]["graph"]["nodes"][1]["data"]
+    for step in path[:-1]:
+        data = data.setdefault(step, {"enabled": False})
+    data[path[-1]] = None
+    assert not [each for each in DIFY.remarks(DIFY.load(yaml.safe_dump(whole).encode())) if each.lossy]

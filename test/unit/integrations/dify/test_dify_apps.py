@@ -1,6 +1,7 @@
 """Apps of the modes agent-chat, chat and completion: read as a graph, written back as what they are."""
 
 from copy import deepcopy
+from pathlib import Path
 
 import pytest
 import yaml
@@ -192,3 +193,26 @@ def test_knowledge_among_the_tools_of_an_older_agent_is_refused_and_left_out_if_
     graph = DIFY.load(written(False))
     assert DIFY.check(graph) == []
     assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(written(False))
+
+
+SAID_NOTHING = {key: value for key, value in TOOL.items() if key != "enabled"}
+SHORT = {"enabled": True, "provider_id": "time", "tool_name": "current_time"}
+
+
+@pytest.mark.parametrize(("tool", "names"), [(TOOL, ["current_time"]), (SAID_NOTHING, []), (OFF, []), (SHORT, [])])
+def test_a_tool_of_an_app_is_one_that_is_on_and_has_four_keys_as_in_dify(tool, names):
+    given = yaml.safe_dump(
+        app("agent-chat", agent_mode={"enabled": True, "strategy": "react", "tools": [tool]})
+    ).encode()
+    graph = DIFY.load(given)
+    assert graph.by_id["model"].params["tools"] == names
+    assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(given)
+
+
+@pytest.mark.parametrize(("tool", "names"), [({"enabled": True}, ["draw"]), ({}, []), ({"enabled": False}, [])])
+def test_a_tool_of_an_agent_node_that_does_not_say_that_it_is_on_is_off_as_in_dify(tool, names):
+    file = Path(__file__).parents[2] / "data" / "dify_cases" / "agent-react.yml"
+    whole = yaml.safe_load(file.read_text("utf-8"))
+    agent = next(each for each in whole["workflow"]["graph"]["nodes"] if each["data"]["type"] == "agent")
+    agent["data"]["agent_parameters"]["tools"]["value"] = [{"tool_name": "draw", **tool}]
+    assert DIFY.load(yaml.safe_dump(whole).encode()).by_id[agent["id"]].params["tools"] == names

@@ -49,26 +49,32 @@ def test_an_iteration_has_no_other_variable_inside_that_can_be_its_result():
     ]
 
 
-def test_a_variable_that_an_item_set_is_stored_though_the_run_fails():
+@pytest.mark.parametrize(("failing", "stored"), [("e", "b"), ("x", "a")])  # after the iteration, in its first item
+def test_a_variable_that_an_item_set_is_stored_though_what_follows_fails(failing, stored):
+    inside = {"isInIteration": True, "iteration_id": "i"}
     whole = yaml.safe_load(app(["i", "item"]))
     whole["app"]["mode"] = "advanced-chat"
     whole["workflow"]["conversation_variables"] = [{"name": "last", "value_type": "string", "value": "", "id": "v"}]
-    nodes = {node["id"]: node for node in whole["workflow"]["graph"]["nodes"]}
+    graph = whole["workflow"]["graph"]
+    nodes = {node["id"]: node for node in graph["nodes"]}
     nodes["t"]["data"] = {
-        "title": "t", "type": "assigner", "version": "2", "isInIteration": True, "iteration_id": "i",
+        "title": "t", "type": "assigner", "version": "2", **inside,
         "items": [{
             "variable_selector": ["conversation", "last"], "input_type": "variable", "operation": "over-write",
             "value": ["i", "item"],
         }],
     }  # fmt: skip
-    nodes["e"]["data"] = {
-        "title": "e", "type": "code", "code_language": "python3", "code": "def main():\n    raise ValueError('no')\n",
-        "outputs": {"x": {"type": "string"}}, "variables": [],
-    }  # fmt: skip
-    whole["workflow"]["graph"]["nodes"].append({"id": "a", "data": {"title": "a", "type": "answer", "answer": "done"}})
-    whole["workflow"]["graph"]["edges"].append({"source": "e", "target": "a"})
+    for name, around in (("e", {}), ("x", inside)):
+        body = "raise ValueError('no')" if name == failing else "return {'x': ''}"
+        nodes[name] = {"id": name, "data": {
+            "title": name, "type": "code", "code_language": "python3", "code": f"def main():\n    {body}\n",
+            "outputs": {"x": {"type": "string"}}, "variables": [], **around,
+        }, **({"parentId": "i"} if around else {})}  # fmt: skip
+    nodes["a"] = {"id": "a", "data": {"title": "a", "type": "answer", "answer": "done"}}
+    graph["nodes"] = list(nodes.values())
+    graph["edges"] += [{"source": "e", "target": "a"}, {"source": "t", "target": "x"}]
     services = Services()
     workflow = assemble(load(yaml.safe_dump(whole).encode()), NODE_TYPES, services=services)
     with pytest.raises(OperadError):
         workflow.run(Job("Go", session_id="s"))
-    assert services.conversations.get("s") == {"last": "b"}
+    assert services.conversations.get("s") == {"last": stored}
