@@ -207,23 +207,6 @@ def grouped(graph: NodeGraph) -> NodeGraph:
     return graph if is_unchanged else replace(graph, nodes=nodes)  # if containers form a cycle, the check reports it
 
 
-def restore_kept_nodes(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
-    """Return a workflow that a model wrote as a whole, with the nodes that its plan keeps restored.
-
-    Args:
-        graph: The workflow that the model wrote.
-        base: The existing workflow.
-        plan: The plan.
-    """
-    kept = {spec.id: spec for spec in base.nodes if spec.id not in (*plan.to_write, *plan.drop)}
-    left_out = [spec for spec in kept.values() if spec.id not in graph.by_id]
-    nodes = [*(kept.get(spec.id, spec) for spec in graph.nodes), *left_out]
-    ids, lost = {spec.id for spec in nodes}, {spec.id for spec in left_out}
-    edges = [edge for edge in base.edges if {edge.source, edge.target} <= ids and {edge.source, edge.target} & lost]
-    samples = {**base.samples, **plan.samples}
-    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra, samples=samples)
-
-
 def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
     """Return the workflow with an edge from each node to each of its readers that no path connects with it.
 

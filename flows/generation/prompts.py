@@ -283,10 +283,6 @@ SERVICES = "Configured services"
 
 FORM = "Form of the answer"
 
-TEXT_FORM = """\
-Answer with the tags <reasoning>…</reasoning> and <nodes>…</nodes>; between the latter stands JSON: an object with \
-the parameters of each node by its id."""
-
 
 @cache
 def text(name: str) -> str:
