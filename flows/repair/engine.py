@@ -164,35 +164,27 @@ SHAPE_RULES: dict[str, tuple[Callable[[Any], Shaped], str]] = {
 """Rules by name: the function, and the reason of its repairs."""
 
 
-# Rules on the text before its JSON can be read: code fences and broken JSON.
+# Rule on the text before its JSON can be read.
 
-_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n?(.*?)\s*(?:```[\s\S]*)?\Z", re.DOTALL)
 _MOST_REPAIRED = 2**20
 """Maximum number of characters of broken JSON to repair, as the time grows with the length."""
 
 
-def without_fence(text: str) -> str:
-    """Return the text inside a code fence, even if words precede the fence; the text unchanged if it has none."""
-    found = _FENCE.match(text)
-    if found:
-        return found[1]
-    begin = re.search(r"```(?:json)?[ \t]*\n", text)
-    if begin and not _is_json(text):
-        return text[begin.end() :].partition("```")[0]
-    return text
-
-
 def with_json(text: str) -> str:
-    """Return valid JSON that the broken JSON most likely means; the text unchanged if it is valid or beyond repair."""
-    if _is_json(text) or len(text) > _MOST_REPAIRED or _depth(text) > MAX_DEPTH or not re.search(r"[{\[]", text):
+    """Return the JSON object that a text most likely means: without code fences and words around it, and valid.
+
+    The text is unchanged if it is valid JSON, or holds no object that can be repaired.
+    """
+    if _is_json(text) or len(text) > _MOST_REPAIRED or _depth(text) > MAX_DEPTH or "{" not in text:
         return text
     from json_repair import repair_json
 
     try:
-        value = cast("Any", repair_json(text[re.search(r"[{\[]", text).start() :], return_objects=True))  # pyright: ignore[reportOptionalMemberAccess] - searched above
+        found = cast("Any", repair_json(text[text.index("{") :], return_objects=True))
     except (ValueError, RecursionError, TypeError, IndexError):
         return text
-    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) and value else text
+    value = next(filter(fields_of, (found, *list_of(found))), None)  # a list, if brackets follow the object
+    return json.dumps(value, ensure_ascii=False, indent=2) if value else text
 
 
 def _is_json(text: str) -> bool:
@@ -214,7 +206,6 @@ def _depth(text: str) -> int:
 
 
 TEXT_RULES: dict[str, tuple[Callable[[str], str], str]] = {
-    "fences": (without_fence, "the code fence around the JSON is left out"),
     "json": (with_json, "what is not JSON is read as the JSON that it most likely means"),
 }
 """Rules by name: the function, and the description of its repair."""
@@ -244,19 +235,15 @@ class Rules(NamedTuple):
 MEANING_RULES: dict[str, Mending] = {
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
-    "swapped-selectors": params.swapped_selectors,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
-    "texts": params.texts,
     "references": references.references,
     "bare-references": references.bare_references,
     "named-inputs": references.named_inputs,
     "escapes": snippets.escapes,
     "one-start": edges.one_start,
     "bodies": containers.bodies,
-    "missing-starts": containers.missing_starts,
     "hyphens": containers.hyphens,
-    "dangling": edges.dangling,
     "borders": containers.borders,
     "ports": edges.ports,
     "cycles": edges.cycles,
@@ -281,7 +268,7 @@ TIDY_RULES: dict[str, Mending] = {"order": edges.order, "selection": selection}
 
 
 PAPER = Rules(text=TEXT_RULES, graph=TIDY_RULES)
-"""Rules for the errors that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
+"""Rules for the errors that Chat2Workflow checks: broken JSON and code fences around it, order of nodes, selection."""
 
 FORMAT = Rules(TEXT_RULES, SHAPE_RULES, {**MEANING_RULES, **TIDY_RULES})
 """All rules."""
