@@ -63,8 +63,34 @@ NOTHING = NodeGraph(name="workflow")
 """An empty workflow, the base of a new one."""
 
 
+class DesignResult:
+    """Result of an instruction, as the final message of a designer tells it."""
+
+    message: WorkflowMessage
+
+    @property
+    def findings(self) -> list[str]:
+        """Remaining findings."""
+        return texts_in(self.message.outputs.get("findings"))
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of this round: assumptions, contradictions, and requests that cannot be met."""
+        return texts_in(self.message.outputs.get("notes"))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
+        return reasons_in(self.message.outputs.get("left_out"))
+
+
+def reasons_in(value: Any) -> list[str]:
+    """Return the items of an object in words, each with its reason if it has one."""
+    return [f"{what}: {why}" if why else what for what, why in fields_of(value).items()]
+
+
 @dataclass(frozen=True)
-class Design:
+class Design(DesignResult):
     """Result of an instruction.
 
     Attributes:
@@ -90,22 +116,6 @@ class Design:
         return self.made and self.message.status is WorkflowStatus.SUCCESS
 
     @property
-    def findings(self) -> Sequence[str]:
-        """Remaining findings."""
-        return [str(finding) for finding in cast("Sequence[Any]", self.message.outputs.get("findings", ()))]
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes of this round: assumptions, and requests that cannot be met."""
-        return [str(note) for note in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
-
-    @property
-    def left_out(self) -> list[str]:
-        """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
-        left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
-        return [f"{what}: {why}" if why else what for what, why in left_out.items()]
-
-    @property
     def still_left_out(self) -> list[str]:
         """Earlier requests that the workflow still does not meet, from the notes in its file, each with the reason."""
         notes = [note for note in self.base.notes if note not in self.dropped_notes]
@@ -127,18 +137,18 @@ class Design:
         """Earlier notes that no longer hold and are removed from the workflow."""
         plan: Any = self.message.outputs.get("plan")
         numbers = read_plan(plan).outdated if plan else ()
-        found_wrong = cast("Sequence[Any]", self.message.outputs.get("dropped_notes", ()))
+        found_wrong = texts_in(self.message.outputs.get("dropped_notes"))
         return [note for number, note in enumerate(self.base.notes, 1) if number in numbers or note in found_wrong]
 
     @property
     def warnings(self) -> list[str]:
         """Findings that the model contests; the workflow was not changed for them."""
-        return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
+        return texts_in(self.message.outputs.get("warnings"))
 
     @property
     def not_tried(self) -> list[str]:
         """Branches and nodes that no dry run tried, each with the reason."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
+        return texts_in(self.message.outputs.get("not_tried"))
 
     @property
     def samples(self) -> Mapping[str, Any]:
@@ -162,7 +172,7 @@ class Design:
     @property
     def repairs(self) -> Sequence[str]:
         """Automatic repairs of the last round."""
-        return [str(repair) for repair in cast("Sequence[Any]", self.message.outputs.get("repairs", ()))]
+        return texts_in(self.message.outputs.get("repairs"))
 
     @cached_property
     def changes(self) -> Difference:
@@ -358,7 +368,7 @@ class Designer:
             base: The existing workflow.
         """
         graph = self.graph_of(message, job, base)
-        notes = _notes_on_secrets(texts_in(job.inputs.get(SECRETS)), graph, base)
+        notes = _notes_on_secrets(job, graph, base)
         if notes:
             notes += texts_in(message.outputs.get("notes"))
             message = message.model_copy(update={"outputs": {**message.outputs, "notes": notes}})
@@ -389,17 +399,19 @@ class Designer:
         raise error
 
 
-def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: NodeGraph) -> list[str]:
+def notes_on_keys(job: Job) -> list[str]:
+    """Return a note for each secret that stands in place of a key in the request of a job."""
+    names = texts_in(job.inputs.get(SECRETS))
+    return [f"a key in the request was not stored; give it by: operad secrets set {name}" for name in names]
+
+
+def _notes_on_secrets(job: Job, graph: NodeGraph | None, base: NodeGraph) -> list[str]:
     """Return a note for each secret in place of a key in the request, and for each other new one that requests send."""
-    before = {secret.name for secret in secrets_of(base)}
-    named = [secret.name for secret in secrets_of(graph)] if graph is not None else []
+    known = {*texts_in(job.inputs.get(SECRETS)), *(secret.name for secret in secrets_of(base))}
+    sent = [secret.name for secret in secrets_of(graph) if secret.name not in known] if graph is not None else []
     return [
-        *(f"a key in the request was not stored; give it by: operad secrets set {name}" for name in written),
-        *(
-            f"the workflow sends the secret {name}; give it by: operad secrets set {name}"
-            for name in named
-            if name not in {*written, *before}
-        ),
+        *notes_on_keys(job),
+        *(f"the workflow sends the secret {name}; give it by: operad secrets set {name}" for name in sent),
     ]
 
 

@@ -245,7 +245,6 @@ def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType
 
 
 def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
-    """Return whether a path of edges leads from one node to another."""
     return target in reachable([source], lambda node_id: [edge.target for edge in edges if edge.source == node_id])
 
 
@@ -339,7 +338,6 @@ def _operation(replaced: Replaced, node: NodeSpec) -> Operation | None:
 
 
 def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], str]]:
-    """Yield all texts in a JSON value, each with its path."""
     if isinstance(value, str):
         yield at, value
     inner = enumerate(list_of(value)) if isinstance(value, list) else fields_of(value).items()
@@ -348,7 +346,6 @@ def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], 
 
 
 def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> Iterator[NodeSpec]:
-    """Yield a start node for each container that has none."""
     ids = {node.id for node in nodes}
     for node in nodes:
         if (start := _start_type(node, types)) and not _start_of(node, nodes, types):
@@ -361,7 +358,6 @@ def _start_type(node: NodeSpec, types: Mapping[str, NodeType]) -> str:
 
 
 def _start_of(node: NodeSpec, nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> NodeSpec | None:
-    """Return the first node inside a container."""
     start = _start_type(node, types)
     return next((other for other in nodes if start and other.parent == node.id and other.type == start), None)
 

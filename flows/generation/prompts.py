@@ -429,7 +429,6 @@ def in_one_call(parts: Sequence[Part]) -> bool:
 
 
 def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield the rules that only some types need."""
     if any(node_type.body_starts_with for node_type in types.values()):
         yield text("inside")
     if OUTSIDE & types.keys():

@@ -188,7 +188,6 @@ def with_json(text: str) -> str:
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a text is valid JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -293,9 +292,6 @@ class Repaired:
     lessons: Sequence[str] = field(default_factory=tuple)
 
 
-_WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
-
-
 def repair(
     response: str | bytes, rules: Rules = FORMAT, measure: Callable[[State], Standing] = standing_of
 ) -> Repaired:
@@ -320,7 +316,7 @@ def repair(
             )
     except InvalidError as error:
         return Repaired("", issues=error.issues)
-    section = _WORKFLOW.search(text)
+    section = chat2workflow.tagged(text)
     before, workflow_text, after = (
         (text[: section.start()], section[1], text[section.end() :]) if section else ("", text, "")
     )
@@ -384,7 +380,6 @@ def repair_graph(
 
 
 def _repair_text(text: str, rules: Mapping[str, tuple[Callable[[str], str], str]]) -> tuple[str, list[Repair]]:
-    """Return the text after the rules on text, and the repairs."""
     repairs: list[Repair] = []
     for name, (rule, description) in rules.items():
         if (mended := rule(text)) != text:

@@ -236,6 +236,13 @@ def test_what_stands_around_the_tags_comes_back():
     assert re.search(r'"text",\s*"2"', mended)
 
 
+def test_a_tag_inside_a_text_of_the_json_is_no_tag_around_it():
+    text = flow(start(("text", "string")), llm("Answer in <workflow> tags: {{#1.texts#}}"), end(("x", ("text", "2"))))
+    result = repair(text)
+    assert result.graph.by_id["2"].params["user"] == "Answer in <workflow> tags: {{#1.text#}}"
+    assert load(result.text) == result.graph
+
+
 def test_the_graph_of_any_format_is_mended():
     graph = NodeGraph(
         [NodeSpec("a", "start", {"variables": [["q", "string"]]}), NodeSpec("b-c", "llm", {"system": "", "user": "{{#a.q#}}"}),
