@@ -24,7 +24,7 @@ from operad.flows.generation.graph_json import to_json, with_originals, workflow
 from operad.flows.generation.names import inputs_and_outputs
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
-from operad.flows.generation.plan import read_plan
+from operad.flows.generation.plan import Plan, read_plan
 from operad.flows.generation.prompts import planned
 from operad.flows.generation.stage import (
     AGREED,
@@ -116,6 +116,10 @@ class Design(DesignResult):
         return self.made and self.message.status is WorkflowStatus.SUCCESS
 
     @property
+    def _plan(self) -> Plan:
+        return read_plan(fields_of(self.message.outputs.get("plan")))
+
+    @property
     def still_left_out(self) -> list[str]:
         """Earlier requests that the workflow still does not meet, from the notes in its file, each with the reason."""
         notes = [note for note in self.base.notes if note not in self.dropped_notes]
@@ -124,8 +128,7 @@ class Design(DesignResult):
     @property
     def neither(self) -> list[str]:
         """Names in the request that are neither inputs nor outputs, each with what the model took it for."""
-        plan: Any = self.message.outputs.get("plan")
-        return [f"{name}: {what}" for name, what in read_plan(plan).neither.items()] if plan else []
+        return [f"{name}: {what}" for name, what in self._plan.neither.items()]
 
     @property
     def gone(self) -> list[str]:
@@ -135,8 +138,7 @@ class Design(DesignResult):
     @property
     def dropped_notes(self) -> list[str]:
         """Earlier notes that no longer hold and are removed from the workflow."""
-        plan: Any = self.message.outputs.get("plan")
-        numbers = read_plan(plan).outdated if plan else ()
+        numbers = self._plan.outdated
         found_wrong = texts_in(self.message.outputs.get("dropped_notes"))
         return [note for number, note in enumerate(self.base.notes, 1) if number in numbers or note in found_wrong]
 
@@ -166,8 +168,7 @@ class Design(DesignResult):
     @property
     def plan(self) -> Sequence[str]:
         """Plan: a line for each node that is new, changed or reconnected."""
-        plan: Any = self.message.outputs.get("plan")
-        return planned(read_plan(plan)).splitlines() if plan else []
+        return planned(self._plan).splitlines()
 
     @property
     def repairs(self) -> Sequence[str]:
