@@ -14,6 +14,7 @@ from typing import Any
 
 from operad.configs.capabilities import Trust
 from operad.configs.expert_file import ExpertFile, Item, connected
+from operad.configs.generation import DesignResult, notes_on_keys, reasons_in
 from operad.configs.issues import issue_line, placed
 from operad.configs.loader import load, preview_text
 from operad.configs.reading import name_tools
@@ -167,7 +168,7 @@ def _described(tool: Tool) -> str:
 
 
 @dataclass(frozen=True)
-class ExpertDesign:
+class ExpertDesign(DesignResult):
     """Result of an instruction.
 
     Attributes:
@@ -186,21 +187,6 @@ class ExpertDesign:
         return self.message.status is WorkflowStatus.SUCCESS
 
     @property
-    def findings(self) -> list[str]:
-        """Remaining findings."""
-        return texts_in(self.message.outputs.get("findings"))
-
-    @property
-    def notes(self) -> list[str]:
-        """Assumptions of the model, and contradictions in the instruction."""
-        return texts_in(self.message.outputs.get("notes"))
-
-    @property
-    def left_out(self) -> list[str]:
-        """Requests that are not fulfilled, also earlier ones, each with the reason; such a design is not accepted."""
-        return self._reasons("left_out")
-
-    @property
     def corrected(self) -> list[str]:
         """Findings that the model corrected."""
         return texts_in(self.message.outputs.get("corrected"))
@@ -208,7 +194,7 @@ class ExpertDesign:
     @property
     def neither(self) -> list[str]:
         """Names in the request that are neither inputs nor results, each with the model's words for it."""
-        return self._reasons("neither")
+        return reasons_in(self.message.outputs.get("neither"))
 
     @property
     def gone(self) -> list[str]:
@@ -217,10 +203,6 @@ class ExpertDesign:
             _inputs_and_results(ExpertFile(text)) if text else set[str]() for text in (self.before, self.text)
         )
         return sorted(before - now) if self.text else []
-
-    def _reasons(self, key: str) -> list[str]:
-        reasons = fields_of(self.message.outputs.get(key))
-        return [f"{what}: {why}" if why else what for what, why in reasons.items()]
 
 
 class ExpertDesigner:
@@ -336,10 +318,6 @@ class WriteExpert(Stage):
             Part("Tools", offer.shown),
             *([Part("The file", name_keys(base.text).text, data=True)] if base else ()),
         ]
-        secrets = [
-            f"a key in the request was not stored; give it by: operad secrets set {name}"
-            for name in texts_in(job.inputs.get(SECRETS))
-        ]
         best: dict[str, Any] = {}
         answers, words, found = list[str](), list[str](), list[str]()
 
@@ -359,7 +337,7 @@ class WriteExpert(Stage):
                 best = {"expert": text or best.get("expert", ""), "findings": findings}
                 best |= {key: plan[key] for key in ("left_out", "neither")}
                 told = _notes_on_tools(ExpertFile(text), base, plan["unapproved"]) if text else ()
-                best["notes"] = [*secrets, *plan["notes"], *told]
+                best["notes"] = [*notes_on_keys(job), *plan["notes"], *told]
             if findings:
                 raise UnfitError("\n".join(f"- {finding}" for finding in findings))
 

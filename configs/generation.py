@@ -24,7 +24,7 @@ from operad.flows.generation.graph_json import to_json, with_originals, workflow
 from operad.flows.generation.names import inputs_and_outputs
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import Offer, offer_for
-from operad.flows.generation.plan import read_plan
+from operad.flows.generation.plan import Plan, read_plan
 from operad.flows.generation.prompts import planned
 from operad.flows.generation.stage import (
     AGREED,
@@ -63,8 +63,34 @@ NOTHING = NodeGraph(name="workflow")
 """An empty workflow, the base of a new one."""
 
 
+class DesignResult:
+    """Result of an instruction, as the final message of a designer tells it."""
+
+    message: WorkflowMessage
+
+    @property
+    def findings(self) -> list[str]:
+        """Remaining findings."""
+        return texts_in(self.message.outputs.get("findings"))
+
+    @property
+    def notes(self) -> list[str]:
+        """Notes of this round: assumptions, contradictions, and requests that cannot be met."""
+        return texts_in(self.message.outputs.get("notes"))
+
+    @property
+    def left_out(self) -> list[str]:
+        """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
+        return reasons_in(self.message.outputs.get("left_out"))
+
+
+def reasons_in(value: Any) -> list[str]:
+    """Return the items of an object in words, each with its reason if it has one."""
+    return [f"{what}: {why}" if why else what for what, why in fields_of(value).items()]
+
+
 @dataclass(frozen=True)
-class Design:
+class Design(DesignResult):
     """Result of an instruction.
 
     Attributes:
@@ -90,20 +116,8 @@ class Design:
         return self.made and self.message.status is WorkflowStatus.SUCCESS
 
     @property
-    def findings(self) -> Sequence[str]:
-        """Remaining findings."""
-        return [str(finding) for finding in cast("Sequence[Any]", self.message.outputs.get("findings", ()))]
-
-    @property
-    def notes(self) -> list[str]:
-        """Notes of this round: assumptions, and requests that cannot be met."""
-        return [str(note) for note in cast("Sequence[Any]", self.message.outputs.get("notes", ()))]
-
-    @property
-    def left_out(self) -> list[str]:
-        """Requests that are not met, each with the reason; a design that leaves something out is not accepted."""
-        left_out = cast("Mapping[str, Any]", self.message.outputs.get("left_out") or {})
-        return [f"{what}: {why}" if why else what for what, why in left_out.items()]
+    def _plan(self) -> Plan:
+        return read_plan(fields_of(self.message.outputs.get("plan")))
 
     @property
     def still_left_out(self) -> list[str]:
@@ -114,8 +128,7 @@ class Design:
     @property
     def neither(self) -> list[str]:
         """Names in the request that are neither inputs nor outputs, each with what the model took it for."""
-        plan: Any = self.message.outputs.get("plan")
-        return [f"{name}: {what}" for name, what in read_plan(plan).neither.items()] if plan else []
+        return [f"{name}: {what}" for name, what in self._plan.neither.items()]
 
     @property
     def gone(self) -> list[str]:
@@ -125,20 +138,19 @@ class Design:
     @property
     def dropped_notes(self) -> list[str]:
         """Earlier notes that no longer hold and are removed from the workflow."""
-        plan: Any = self.message.outputs.get("plan")
-        numbers = read_plan(plan).outdated if plan else ()
-        found_wrong = cast("Sequence[Any]", self.message.outputs.get("dropped_notes", ()))
+        numbers = self._plan.outdated
+        found_wrong = texts_in(self.message.outputs.get("dropped_notes"))
         return [note for number, note in enumerate(self.base.notes, 1) if number in numbers or note in found_wrong]
 
     @property
     def warnings(self) -> list[str]:
         """Findings that the model contests; the workflow was not changed for them."""
-        return [str(warning) for warning in cast("Sequence[Any]", self.message.outputs.get("warnings", ()))]
+        return texts_in(self.message.outputs.get("warnings"))
 
     @property
     def not_tried(self) -> list[str]:
         """Branches and nodes that no dry run tried, each with the reason."""
-        return [str(each) for each in cast("Sequence[Any]", self.message.outputs.get("not_tried", ()))]
+        return texts_in(self.message.outputs.get("not_tried"))
 
     @property
     def samples(self) -> Mapping[str, Any]:
@@ -156,13 +168,12 @@ class Design:
     @property
     def plan(self) -> Sequence[str]:
         """Plan: a line for each node that is new, changed or reconnected."""
-        plan: Any = self.message.outputs.get("plan")
-        return planned(read_plan(plan)).splitlines() if plan else []
+        return planned(self._plan).splitlines()
 
     @property
     def repairs(self) -> Sequence[str]:
         """Automatic repairs of the last round."""
-        return [str(repair) for repair in cast("Sequence[Any]", self.message.outputs.get("repairs", ()))]
+        return texts_in(self.message.outputs.get("repairs"))
 
     @cached_property
     def changes(self) -> Difference:
@@ -358,7 +369,7 @@ class Designer:
             base: The existing workflow.
         """
         graph = self.graph_of(message, job, base)
-        notes = _notes_on_secrets(texts_in(job.inputs.get(SECRETS)), graph, base)
+        notes = _notes_on_secrets(job, graph, base)
         if notes:
             notes += texts_in(message.outputs.get("notes"))
             message = message.model_copy(update={"outputs": {**message.outputs, "notes": notes}})
@@ -389,17 +400,19 @@ class Designer:
         raise error
 
 
-def _notes_on_secrets(written: Sequence[str], graph: NodeGraph | None, base: NodeGraph) -> list[str]:
+def notes_on_keys(job: Job) -> list[str]:
+    """Return a note for each secret that stands in place of a key in the request of a job."""
+    names = texts_in(job.inputs.get(SECRETS))
+    return [f"a key in the request was not stored; give it by: operad secrets set {name}" for name in names]
+
+
+def _notes_on_secrets(job: Job, graph: NodeGraph | None, base: NodeGraph) -> list[str]:
     """Return a note for each secret in place of a key in the request, and for each other new one that requests send."""
-    before = {secret.name for secret in secrets_of(base)}
-    named = [secret.name for secret in secrets_of(graph)] if graph is not None else []
+    known = {*texts_in(job.inputs.get(SECRETS)), *(secret.name for secret in secrets_of(base))}
+    sent = [secret.name for secret in secrets_of(graph) if secret.name not in known] if graph is not None else []
     return [
-        *(f"a key in the request was not stored; give it by: operad secrets set {name}" for name in written),
-        *(
-            f"the workflow sends the secret {name}; give it by: operad secrets set {name}"
-            for name in named
-            if name not in {*written, *before}
-        ),
+        *notes_on_keys(job),
+        *(f"the workflow sends the secret {name}; give it by: operad secrets set {name}" for name in sent),
     ]
 
 

@@ -26,7 +26,6 @@ from operad.runtime.values.errors import shorten
 
 
 def _no_end(graph: NodeGraph, where: str, node_id: str) -> Iterator[Fault]:
-    """Yield a fault if no end has an id."""
     missing = list(undefined(graph, where, node_id))
     yield from missing
     if not missing and (kind := graph.by_id[node_id].type) != "end":

@@ -227,7 +227,6 @@ class RemoveInput(Operation):
 
 
 def _missing_name(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
-    """Yield a fault if a parameter of a node declares no variable with a name."""
     known = _names(spec, param, 0)
     if name not in known:
         has = shorten(known) or "none"

@@ -45,12 +45,15 @@ _START_TYPES = ("iteration-start", "loop-start")
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 
+def tagged(text: str) -> re.Match[str] | None:
+    """Return the ``<workflow>`` tags of a response, with the text between them as group 1; None for JSON alone."""
+    return None if text.lstrip().startswith("{") else _TAG.search(text)  # a text in the JSON may hold the tag
+
+
 def _read(data: bytes, name: str) -> NodeGraph:
     """Return the workflow of the JSON, or of a whole response, in which the JSON stands between ``<workflow>`` tags."""
     text = read_text(data, name)
-    tag = _TAG.search(text)
-    if tag and text.lstrip().startswith("{"):  # the tag is inside a text of the JSON
-        tag = None
+    tag = tagged(text)
     root = read_json("\n" * text.count("\n", 0, tag.start(1)) + tag[1] if tag else text, name)
     issues = list(_shape_issues(root))
     if issues:

@@ -12,18 +12,14 @@ A useless answer of a model does not end the run: the message gives the reason i
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib.resources import files
 from typing import Any, NamedTuple, cast
 
-from pydantic import JsonValue
-
 from operad.flows.check import NodeType
 from operad.flows.formats.chat2workflow import load
-from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object, words_of
@@ -33,7 +29,6 @@ from operad.flows.generation.draft import (
     apply_replacements,
     drafted_graph,
     nodes_schema,
-    restore_kept_nodes,
     variable_types,
     variables_before,
 )
@@ -69,14 +64,13 @@ from operad.flows.generation.stage import (
     texts_in,
 )
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import FORMAT, Repaired, repair
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.reasoner import Reasoner, ask
-from operad.runtime.values.errors import AnswerError, InvalidError, describe
+from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.values.errors import AnswerError, describe
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema import TEXT_FORM, AnswerSchema
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import Schema
 
 # Motifs: small example workflows, which show a model how nodes of the planned types are connected.
@@ -134,7 +128,7 @@ def _read() -> Iterator[Motif]:
         yield Motif(item["name"], item["says"], text)
 
 
-__all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow", "read_tagged"]
+__all__ = ["BuildWorkflow", "MendWorkflow", "PlanWorkflow"]
 
 
 class PlanWorkflow(Stage):
@@ -255,7 +249,6 @@ class BuildWorkflow(Stage):
         workflow: The drafted workflow; absent if drafting failed.
         plan: The plan of the workflow.
         notes: Notes of the plan on assumptions and on requests that cannot be met.
-        repairs: Repairs of the form of an answer that is a whole workflow.
         prompt: Estimated tokens of each part of the prompt; empty if no model was asked.
         failure: Reason why there is no workflow.
     """
@@ -276,13 +269,7 @@ class BuildWorkflow(Stage):
         except AnswerError as error:
             failure = describe(error)
             return self._message(call.job, failure, failure=failure, plan=answer, prompt=sizes)
-        repairs: list[JsonValue] = []
-        if isinstance(params, Repaired):
-            assert params.graph is not None  # noqa: S101 - read_tagged refuses answers without a workflow
-            graph = restore_kept_nodes(params.graph, apply_replacements(plan, base, types)[0], plan)
-            repairs = [str(repair) for repair in params.repairs]
-        else:
-            graph = drafted_graph(plan, params, base, types)
+        graph = drafted_graph(plan, params, base, types)
         return self._message(
             call.job,
             prompts.skeleton(graph, types),
@@ -290,7 +277,6 @@ class BuildWorkflow(Stage):
             plan=answer,
             told=list(call.messages[-1].outputs.get("told", ())),
             notes=list(plan.notes),
-            repairs=repairs,
             prompt=sizes,
         )
 
@@ -384,72 +370,30 @@ def _missing_schema(
 
 async def _ask_params(
     reasoner: Reasoner, job: Job, parts: Sequence[prompts.Part], schemas: Mapping[str, Schema], lesson: str | None
-) -> Mapping[str, Mapping[str, Any]] | Repaired:
-    """Ask a model for the parameters of nodes, by id; it may also answer with the whole workflow."""
+) -> Mapping[str, Mapping[str, Any]]:
+    """Ask a model for the parameters of nodes, by id; the check finds what does not fit their schemas.
+
+    Raises:
+        AnswerError: The model answers without parameters, or the answer was cut off.
+    """
     if not schemas:
         return {}
-    schema = nodes_schema(schemas)
-    if keeps_to_schemas(reasoner):
-        form = AnswerSchema.unchecked(schema)
-        answer = form.validate(await ask(reasoner, task_of(job, parts, form, [lesson] if lesson else [])))
-        return cast("dict[str, dict[str, Any]]", answer["nodes"])
-    parts_with_form = [
-        *parts,
-        prompts.Part(prompts.FORM, f"{prompts.TEXT_FORM}\n{json.dumps(schema['properties']['nodes'])}"),
-    ]
+    form = AnswerSchema.unchecked(nodes_schema(schemas))
 
-    async def attempt(fault: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
-        useless = f"Your last answer was of no use: {fault}" if fault else ""
-        text = await ask(reasoner, task_of(job, parts_with_form, TEXT_FORM, list(filter(None, (lesson, useless)))))
-        try:
-            return read_tagged(text)
-        except AnswerError as error:
-            raise UnfitError(str(error)) from error
+    async def attempt(fault: str) -> Mapping[str, Mapping[str, Any]]:
+        answer = await ask_object(reasoner, task_of(job, parts, form, [lesson, fault]), ("nodes", *schemas))
+        if words := words_of(answer):
+            raise UnfitError(f"the model answered without parameters of nodes, and said: {words}")
+        nodes = parsed(answer.get("nodes", answer))  # models leave `nodes` out, and answer the object in it
+        written = {node_id: parsed(params) for node_id, params in fields_of(nodes).items() if node_id in schemas}
+        if not written or not all(isinstance(params, dict) for params in written.values()):
+            raise UnfitError("`nodes` must be an object with the parameters of each node, an object, by its id")
+        return cast("dict[str, dict[str, Any]]", written)
 
     try:
         return await until_fit(attempt, MAX_TRIES)
     except UnfitError as unfit:
         raise AnswerError(str(unfit)) from None
-
-
-_PARAMS = AnswerSchema.unchecked({"type": "object", "additionalProperties": {"type": "object"}})
-
-
-def read_tagged(answer: str) -> Mapping[str, Mapping[str, Any]] | Repaired:
-    """Read a model's answer between tags: parameters of nodes by id, or a whole response of Chat2Workflow's form.
-
-    Returns:
-        The parameters, or the workflow with the repairs of its form.
-
-    Raises:
-        AnswerError: The answer is neither.
-    """
-    if "<workflow>" in answer:
-        # rules on the workflow are left to `MendWorkflow`, which does not change kept nodes
-        repaired = repair(answer, FORMAT._replace(graph={}))
-        if repaired.graph is None:
-            raise AnswerError(
-                f"the workflow between the tags cannot be read: {'; '.join(_by_kind(repaired.lessons)[:5])}"
-            )
-        return repaired
-    json_text = answer.partition("<nodes>")[2].partition("</nodes>")[0] or answer
-    try:
-        value = read_json(json_text.strip(), "nodes")
-    except InvalidError:
-        value = _PARAMS.validate(json_text)
-    if not isinstance(value, dict) or not all(
-        isinstance(each, dict) for each in cast("dict[str, Any]", value).values()
-    ):
-        raise AnswerError("the answer holds no parameters of nodes: between <nodes> tags an object is wanted")
-    return cast("dict[str, dict[str, Any]]", value)
-
-
-def _by_kind(lessons: Sequence[str]) -> list[str]:
-    """Return the first lesson of each kind with the number of others, as a slip is often made in every node."""
-    kinds: dict[str, list[str]] = {}
-    for lesson in lessons:
-        kinds.setdefault(re.sub(r"^\S*: |, not .*", "", lesson), []).append(lesson)
-    return [f"{same[0]} (and {len(same) - 1} more)" if same[1:] else same[0] for same in kinds.values()]
 
 
 def _latest_object(messages: Sequence[WorkflowMessage] | None, key: str) -> dict[str, Any] | None:

@@ -208,23 +208,6 @@ def grouped(graph: NodeGraph) -> NodeGraph:
     return graph if is_unchanged else replace(graph, nodes=nodes)  # if containers form a cycle, the check reports it
 
 
-def restore_kept_nodes(graph: NodeGraph, base: NodeGraph, plan: Plan) -> NodeGraph:
-    """Return a workflow that a model wrote as a whole, with the nodes that its plan keeps restored.
-
-    Args:
-        graph: The workflow that the model wrote.
-        base: The existing workflow.
-        plan: The plan.
-    """
-    kept = {spec.id: spec for spec in base.nodes if spec.id not in (*plan.to_write, *plan.drop)}
-    left_out = [spec for spec in kept.values() if spec.id not in graph.by_id]
-    nodes = [*(kept.get(spec.id, spec) for spec in graph.nodes), *left_out]
-    ids, lost = {spec.id for spec in nodes}, {spec.id for spec in left_out}
-    edges = [edge for edge in base.edges if {edge.source, edge.target} <= ids and {edge.source, edge.target} & lost]
-    samples = {**base.samples, **plan.samples}
-    return NodeGraph(nodes, [*graph.edges, *edges], base.name, base.extra, samples=samples)
-
-
 def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
     """Return the workflow with an edge from each node to each of its readers that no path connects with it.
 
@@ -263,7 +246,6 @@ def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType
 
 
 def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
-    """Return whether a path of edges leads from one node to another."""
     return target in reachable([source], lambda node_id: [edge.target for edge in edges if edge.source == node_id])
 
 
@@ -357,7 +339,6 @@ def _operation(replaced: Replaced, node: NodeSpec) -> Operation | None:
 
 
 def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], str]]:
-    """Yield all texts in a JSON value, each with its path."""
     if isinstance(value, str):
         yield at, value
     inner = enumerate(list_of(value)) if isinstance(value, list) else fields_of(value).items()
@@ -366,7 +347,6 @@ def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], 
 
 
 def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> Iterator[NodeSpec]:
-    """Yield a start node for each container that has none."""
     ids = {node.id for node in nodes}
     for node in nodes:
         if (start := _start_type(node, types)) and not _start_of(node, nodes, types):
@@ -379,7 +359,6 @@ def _start_type(node: NodeSpec, types: Mapping[str, NodeType]) -> str:
 
 
 def _start_of(node: NodeSpec, nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> NodeSpec | None:
-    """Return the first node inside a container."""
     start = _start_type(node, types)
     return next((other for other in nodes if start and other.parent == node.id and other.type == start), None)
 

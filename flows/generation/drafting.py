@@ -265,12 +265,10 @@ def _records(item: Any, named: Mapping[str, Any]) -> Any:
 
 
 def _has_default(annotation: Any, index: int) -> bool:
-    """Return whether the field at an index of a named tuple has a default."""
     return annotation._fields[index] in annotation._field_defaults
 
 
 def _takes_variables_and_values(arguments: Sequence[Any]) -> bool:
-    """Return whether a union takes variables as well as texts or other values."""
     return Selector in arguments and any(argument not in (Selector, type(None)) for argument in arguments)
 
 
@@ -288,7 +286,6 @@ _DOTTED = re.compile(r"[\w-]+\.[^\W\d][\w.-]*")
 
 
 def _without_annotations(annotation: Any) -> Any:
-    """Return a type without its annotations."""
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 

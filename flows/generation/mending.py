@@ -177,7 +177,7 @@ class MendWorkflow(Stage):
         notes: Notes on assumptions and on requests that cannot be met; also those of the review of the same workflow.
         dropped_notes: Notes that the review of the same workflow found wrong.
         allowed: Ids of the nodes that may be changed; absent if all may.
-        repairs: Repairs by rules, including those of the form of the draft.
+        repairs: Repairs by rules.
         operations: Answer of the model with its operations.
         asked: Findings that the model was asked to mend.
         told: Findings that the model was asked to mend in all rounds so far.
@@ -208,7 +208,7 @@ class MendWorkflow(Stage):
         noted = drafted
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
-            repairs = [*texts_in(drafted.outputs.get("repairs")), *map(str, repaired.repairs)]
+            repairs = list(map(str, repaired.repairs))
             extra["told"] = drafted.outputs.get("told", [])
         else:
             findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]

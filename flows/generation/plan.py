@@ -350,7 +350,6 @@ def _named_ports(node: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _read_node(node: Mapping[str, Any], ports: Mapping[str, Mapping[str, int]]) -> PlannedNode:
-    """Return a planned node from its JSON."""
     params = node.get("params")
     gives = tuple(
         Given(str(item["name"]).strip(), str(item["type"]))
@@ -382,7 +381,6 @@ def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> Afte
 
 
 def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
-    """Return the variables that the parameters of a node declare."""
     given = fields_of(params).get(DECLARES.get(node_type, ""))
     by_name = [{"name": name, "type": kind} for name, kind in fields_of(given).items()]
     listed = each_of(given) or (by_name if {*fields_of(given)} != {"name", "type"} else [fields_of(given)])

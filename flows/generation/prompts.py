@@ -283,10 +283,6 @@ SERVICES = "Configured services"
 
 FORM = "Form of the answer"
 
-TEXT_FORM = """\
-Answer with the tags <reasoning>…</reasoning> and <nodes>…</nodes>; between the latter stands JSON: an object with \
-the parameters of each node by its id."""
-
 
 @cache
 def text(name: str) -> str:
@@ -433,7 +429,6 @@ def in_one_call(parts: Sequence[Part]) -> bool:
 
 
 def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
-    """Yield the rules that only some types need."""
     if any(node_type.body_starts_with for node_type in types.values()):
         yield text("inside")
     if OUTSIDE & types.keys():

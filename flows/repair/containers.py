@@ -164,34 +164,6 @@ def _moved_inside(graph: NodeGraph, iteration: NodeSpec, moved: Sequence[str], h
     return with_edges(replace(renamed, nodes=[*others[: index + 1], *inner, *others[index + 1 :]]), edges)
 
 
-def missing_starts(state: State) -> Iterator[Proposal]:
-    """Add the missing start node of a container, with edges to the nodes inside that have no predecessor."""
-    graph = state.graph
-    for node in graph.nodes:
-        wanted = CONTAINERS.get(node.type)
-        inside = [other for other in graph.nodes if other.parent == node.id]
-        if not wanted or not inside or any(inner.type == wanted for inner in inside):
-            continue
-        new_ids: dict[str, str] = {}
-        start_id = f"{node.id}-1"
-        if start_id in graph.by_id:
-            taken = {*graph.by_id}
-            new_ids = {start_id: free_id(taken, node.id)}
-        moved = rename(graph, new_ids)
-        inside_ids = {new_ids.get(inner.id, inner.id) for inner in inside}
-        led_to = {edge.target for edge in moved.edges if edge.source in inside_ids}
-        first_nodes = [node_id for node_id in inside_ids if node_id not in led_to] or sorted(inside_ids)[:1]
-        index = next(number for number, other in enumerate(moved.nodes) if other.parent == node.id)
-        start = NodeSpec(start_id, wanted, {}, node.id)
-        nodes = [*moved.nodes[:index], start, *moved.nodes[index:]]
-        edges = [*moved.edges, *(Edge(start_id, head) for head in sorted(first_nodes))]
-        what = f"{start_id!r} of type {wanted!r} is added" + (
-            f"; {start_id!r} is now {new_ids[start_id]!r}" if new_ids else ""
-        )
-        why = "what runs inside begins with one"
-        yield Proposal(node.id, what, why, with_edges(replace(moved, nodes=nodes), edges))
-
-
 def borders(state: State) -> Iterator[Proposal]:
     """Redirect edges across the border of a container to the container, and add edges from its start inside."""
     graph = state.graph

@@ -1,4 +1,4 @@
-"""Rules on edges: dangling and missing edges, ports, cycles, and the order of the list of nodes."""
+"""Rules on edges: missing edges, ports, cycles, and the order of the list of nodes."""
 
 from __future__ import annotations
 
@@ -34,17 +34,6 @@ def one_start(state: State) -> Iterator[Proposal]:
     edges = [edge for edge in renamed.edges if edge.target != first.id]
     what = f"{', '.join(node.id for node in others)}: taken together with it"
     yield Proposal(first.id, what, "a workflow begins once", with_edges(renamed, edges))
-
-
-def dangling(state: State) -> Iterator[Proposal]:
-    """Remove an edge of a missing node."""
-    graph = state.graph
-    for edge in graph.edges:
-        missing = [end for end in (edge.source, edge.target) if end not in graph.by_id]
-        if missing:
-            other_edges = [other for other in graph.edges if other is not edge]
-            why = f"there is no node {missing[0]!r}"
-            yield Proposal(arrow(edge), "is left out", why, replace(graph, edges=other_edges))
 
 
 def ports(state: State) -> Iterator[Proposal]:

@@ -164,39 +164,30 @@ SHAPE_RULES: dict[str, tuple[Callable[[Any], Shaped], str]] = {
 """Rules by name: the function, and the reason of its repairs."""
 
 
-# Rules on the text before its JSON can be read: code fences and broken JSON.
+# Rule on the text before its JSON can be read.
 
-_FENCE = re.compile(r"\A\s*```[\w-]*[ \t]*\n?(.*?)\s*(?:```[\s\S]*)?\Z", re.DOTALL)
 _MOST_REPAIRED = 2**20
 """Maximum number of characters of broken JSON to repair, as the time grows with the length."""
 
 
-def without_fence(text: str) -> str:
-    """Return the text inside a code fence, even if words precede the fence; the text unchanged if it has none."""
-    found = _FENCE.match(text)
-    if found:
-        return found[1]
-    begin = re.search(r"```(?:json)?[ \t]*\n", text)
-    if begin and not _is_json(text):
-        return text[begin.end() :].partition("```")[0]
-    return text
-
-
 def with_json(text: str) -> str:
-    """Return valid JSON that the broken JSON most likely means; the text unchanged if it is valid or beyond repair."""
-    if _is_json(text) or len(text) > _MOST_REPAIRED or _depth(text) > MAX_DEPTH or not re.search(r"[{\[]", text):
+    """Return the JSON object that a text most likely means: without code fences and words around it, and valid.
+
+    The text is unchanged if it is valid JSON, or holds no object that can be repaired.
+    """
+    if _is_json(text) or len(text) > _MOST_REPAIRED or _depth(text) > MAX_DEPTH or "{" not in text:
         return text
     from json_repair import repair_json
 
     try:
-        value = cast("Any", repair_json(text[re.search(r"[{\[]", text).start() :], return_objects=True))  # pyright: ignore[reportOptionalMemberAccess] - searched above
+        found = cast("Any", repair_json(text[text.index("{") :], return_objects=True))
     except (ValueError, RecursionError, TypeError, IndexError):
         return text
-    return json.dumps(value, ensure_ascii=False, indent=2) if isinstance(value, dict | list) and value else text
+    value = next(filter(fields_of, (found, *list_of(found))), None)  # a list, if brackets follow the object
+    return json.dumps(value, ensure_ascii=False, indent=2) if value else text
 
 
 def _is_json(text: str) -> bool:
-    """Return whether a text is valid JSON."""
     try:
         json.loads(text)
     except (ValueError, RecursionError):
@@ -214,7 +205,6 @@ def _depth(text: str) -> int:
 
 
 TEXT_RULES: dict[str, tuple[Callable[[str], str], str]] = {
-    "fences": (without_fence, "the code fence around the JSON is left out"),
     "json": (with_json, "what is not JSON is read as the JSON that it most likely means"),
 }
 """Rules by name: the function, and the description of its repair."""
@@ -244,19 +234,15 @@ class Rules(NamedTuple):
 MEANING_RULES: dict[str, Mending] = {
     "aggregator-groups": aggregators.aggregator_groups,
     "pairs": params.pairs,
-    "swapped-selectors": params.swapped_selectors,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,
-    "texts": params.texts,
     "references": references.references,
     "bare-references": references.bare_references,
     "named-inputs": references.named_inputs,
     "escapes": snippets.escapes,
     "one-start": edges.one_start,
     "bodies": containers.bodies,
-    "missing-starts": containers.missing_starts,
     "hyphens": containers.hyphens,
-    "dangling": edges.dangling,
     "borders": containers.borders,
     "ports": edges.ports,
     "cycles": edges.cycles,
@@ -281,7 +267,7 @@ TIDY_RULES: dict[str, Mending] = {"order": edges.order, "selection": selection}
 
 
 PAPER = Rules(text=TEXT_RULES, graph=TIDY_RULES)
-"""Rules for the errors that Chat2Workflow checks: code fences, broken JSON, order of nodes, selection."""
+"""Rules for the errors that Chat2Workflow checks: broken JSON and code fences around it, order of nodes, selection."""
 
 FORMAT = Rules(TEXT_RULES, SHAPE_RULES, {**MEANING_RULES, **TIDY_RULES})
 """All rules."""
@@ -304,9 +290,6 @@ class Repaired:
     repairs: Sequence[Repair] = ()
     issues: Sequence[Issue] = ()
     lessons: Sequence[str] = field(default_factory=tuple)
-
-
-_WORKFLOW = re.compile(r"<workflow>(.*?)(?:</workflow>|\Z)", re.DOTALL)
 
 
 def repair(
@@ -333,7 +316,7 @@ def repair(
             )
     except InvalidError as error:
         return Repaired("", issues=error.issues)
-    section = _WORKFLOW.search(text)
+    section = chat2workflow.tagged(text)
     before, workflow_text, after = (
         (text[: section.start()], section[1], text[section.end() :]) if section else ("", text, "")
     )
@@ -397,7 +380,6 @@ def repair_graph(
 
 
 def _repair_text(text: str, rules: Mapping[str, tuple[Callable[[str], str], str]]) -> tuple[str, list[Repair]]:
-    """Return the text after the rules on text, and the repairs."""
     repairs: list[Repair] = []
     for name, (rule, description) in rules.items():
         if (mended := rule(text)) != text:

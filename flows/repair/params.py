@@ -1,20 +1,18 @@
-"""Rules that give parameters their declared form: pairs, texts, conditions, comparisons; their meaning stays the same."""
+"""Rules that give parameters their declared form: pairs, conditions, comparisons; their meaning stays the same."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import partial
+from collections.abc import Iterator
 from typing import Any, cast
 
-from operad.flows.formats import shapes
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import NodeSpec
 from operad.flows.repair.references import as_selector
-from operad.flows.repair.state import Proposal, State, params_of, with_each, with_params
-from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of, plain
+from operad.flows.repair.state import Proposal, State, params_of, with_each
+from operad.flows.repair.walk import changed, fields_of, is_record, params_type_of
 from operad.operators.conditions import fault_of, normal
 from operad.operators.named_params import positional
-from operad.operators.variables import Selector, Text, VariableType, as_text
+from operad.operators.variables import Selector, VariableType
 
 T = VariableType
 
@@ -36,48 +34,6 @@ def pairs(state: State) -> Iterator[Proposal]:
         return positional(params_type, changed(node, to_pair)) if params_type else node.params
 
     return with_each(state, mend, "named values are written [name, value]", "the format has them so")
-
-
-def swapped_selectors(state: State) -> Iterator[Proposal]:
-    """Write ``[node id, variable]``, Dify's order, as ``[variable, node id]``, if only the first text is a node's id."""
-    ids = state.graph.by_id
-
-    def to_selector(wanted: Any, given: Any) -> Any:
-        match given:
-            case [str() as node, str() as variable] if wanted is Selector and node in ids and variable not in ids:
-                return [variable, node]
-            case _:
-                return given
-
-    what = "a variable is written [variable, node id]"
-    return with_each(state, partial(changed, change=to_selector), what, "no node has the other id")
-
-
-def texts(state: State) -> Iterator[Proposal]:
-    """Write null as an empty text, and an object as lines of ``name: value``, where a text of these is needed."""
-
-    def without_null(wanted: Any, given: Any) -> Any:
-        return "" if given is None and wanted in (Text, str) else given
-
-    for node in state.graph.nodes:
-        lines = {name: _lines(value) for name, value in params_of(node).items() if _should_be_lines(node, name, value)}
-        if lines:
-            graph = with_params(state.graph, node, {**params_of(node), **lines})
-            yield Proposal(node.id, f"{' and '.join(lines)}: lines of name: value", "a text of lines is needed", graph)
-    what = "null is written as an empty text"
-    yield from with_each(state, partial(changed, change=without_null), what, "a text is needed there")
-
-
-def _should_be_lines(node: NodeSpec, name: str, value: Any) -> bool:
-    """Return whether a value is an object of named values in place of a text with a line for each."""
-    declared = params_type_of(node)
-    is_text = name in ("headers", "params") and declared is not None and plain(fields_of(declared).get(name)) is Text
-    values = shapes.fields_of(value).values()
-    return is_text and isinstance(value, dict) and not any(isinstance(each, dict | list) for each in values)
-
-
-def _lines(named: Mapping[str, Any]) -> str:
-    return "\n".join(f"{name}: {as_text(value)}" for name, value in named.items())
 
 
 def cases(state: State) -> Iterator[Proposal]:

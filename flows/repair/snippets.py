@@ -88,7 +88,6 @@ def escapes(state: State) -> Iterator[Proposal]:
 
 
 def _is_code(code: str) -> bool:
-    """Return whether a text is valid Python."""
     return bool(code.strip()) and not any(issue.code == "code" for issue in check_code(code))
 
 

@@ -142,7 +142,6 @@ def in_full(names: Iterable[str], definitions: Definitions) -> str:
 
 
 def _required_links(definition: NodeDefinition) -> list[str]:
-    """Return the types of the required inputs of a class that links fill."""
     inputs = (
         input_definition
         for input_definition in definition.inputs.values()
@@ -162,7 +161,6 @@ def _line(name: str, definition: NodeDefinition) -> str:
 
 
 def _description(name: str, definition: NodeDefinition) -> str:
-    """Return the description of a class with its inputs and outputs."""
     lines = [f"{name}: {shortened(definition.description, _MAX_DESCRIPTION)}"]
     lines += [f"  {_input(input_definition)}" for input_definition in definition.inputs.values()]
     outputs = [
@@ -184,7 +182,6 @@ def _input(definition: InputDefinition) -> str:
 
 
 def _type_text(definition: InputDefinition) -> str:
-    """Return the type of an input, or its options."""
     if definition.type != COMBO or not definition.options:
         return definition.type
     shown_options = " | ".join(shortened(repr(option), _MAX_OPTION) for option in definition.options[:MOST_OPTIONS])

@@ -348,7 +348,6 @@ class MendCode(Stage, KnowsClasses):
 
 
 def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:
-    """Return the code after the rules, and their repairs."""
     graph, repairs = mend(draft.graph, draft.definitions, request.base.graph)
     settled = Draft(graph, draft.unread, draft.definitions)
     return settled, [str(repair) for repair in (*draft.repairs, *repairs)]

@@ -250,7 +250,6 @@ def _with_id_in_title(spec: NodeSpec) -> Mapping[str, Any]:
 
 
 def _incoming(graph: NodeGraph) -> Mapping[str, list[Edge]]:
-    """Return the incoming edges of each node."""
     found: dict[str, list[Edge]] = {}
     for edge in graph.edges:
         found.setdefault(edge.target, []).append(edge)
@@ -310,7 +309,6 @@ def _with_variables_corrected(graph: NodeGraph, code: str) -> tuple[NodeGraph, l
 
 
 def _load(text: str) -> NodeGraph | str:
-    """Return the workflow of code, or the reason why it cannot be read."""
     try:
         return load_code(text)
     except InvalidError as error:

@@ -158,7 +158,6 @@ def _outputs(type_name: str, draft: Draft) -> Sequence[str]:
 
 
 def _required_types(type_name: str, draft: Draft) -> set[str]:
-    """Return the types of a class's required inputs."""
     definition = draft.definitions.get(type_name)
     return (
         {input_definition.type for input_definition in definition.inputs.values() if input_definition.required}

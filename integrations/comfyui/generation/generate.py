@@ -63,13 +63,11 @@ def continued(code: str, before: str, base: NodeGraph) -> NodeGraph:
 
 
 def _is_same(node_id: str, changed: NodeGraph, before: NodeGraph) -> bool:
-    """Return whether a node has the same class and parameters in two workflows."""
     changed_node, node_before = changed.by_id[node_id], before.by_id[node_id]
     return (changed_node.type, changed_node.params) == (node_before.type, node_before.params)
 
 
 def _with_free_ids(graph: NodeGraph, taken: set[str]) -> NodeGraph:
-    """Return the workflow with new ids for nodes whose ids are taken."""
     used = {*taken, *graph.by_id}
     free = (number for number in map(str, count(1)) if number not in used)
     ids = {node_id: next(free) for node_id in graph.by_id if node_id in taken}

@@ -117,7 +117,6 @@ def _unchanged_nodes(graph: NodeGraph, base: NodeGraph) -> frozenset[str]:
 
 
 def _with_unchanged(graph: NodeGraph, before: NodeGraph, unchanged: frozenset[str]) -> NodeGraph:
-    """Return a rule's result without its changes of nodes that must not change."""
     if graph is before or not unchanged:
         return graph
     old_nodes = before.by_id
@@ -367,7 +366,6 @@ def _undefined(edge: Edge) -> str:
 
 
 def _successors(edges: Iterable[Edge], node_id: str) -> set[str]:
-    """Return a node and all its direct and indirect successors."""
     targets: dict[str, list[str]] = {}
     for edge in edges:
         targets.setdefault(edge.source, []).append(edge.target)

@@ -12,7 +12,7 @@ from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 FLOW = {
     "nodes_info": [
         {"id": "1", "type": "start", "param": {"variables": [["text", "string"]]}},
-        {"id": "2", "type": "LLM", "param": {"system": None, "user": ["text", "1"]}},
+        {"id": "2", "type": "LLM", "param": {"system": "", "user": ["text", "1"]}},
         {"id": "3", "type": "end", "param": {"outputs": [["answer", ["reply", "2"]]]}},
     ],
     "edges": [["1", "2"], ["2", "3"]],
@@ -40,12 +40,11 @@ def test_a_response_is_mended_and_written(operad, tmp_path):
     assert (status, out) == (0, "")
     rules = [line.partition("]")[0][1:] for line in err.splitlines()]
     assert rules == [
-        "fences",
+        "json",
         "type-names",
         "edge-form",
         "edge-form",
         "selectors-in-texts",
-        "texts",
         "variables",
     ]
     assert operad("check", "flow.chat2workflow.json")[0] == 0

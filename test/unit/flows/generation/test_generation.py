@@ -3,14 +3,12 @@
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.operad import OPERAD
-from operad.flows.generation.designer import read_tagged
 from operad.flows.generation.mending import essence_of, findings_in, nodes_in, repair_draft
 from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -18,7 +16,7 @@ from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime import MonoModelReasoner, WorkflowStatus
 from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner, Step
-from operad.runtime.values.errors import AnswerError, InputError, ModelError, OperatorError
+from operad.runtime.values.errors import InputError, ModelError, OperatorError
 
 INSTRUCTION = (
     "Create a workflow. The user provides a paper file (variable paper) and a language (variable language). Sum the "
@@ -627,41 +625,55 @@ def test_nodes_outside_of_the_plan_cannot_be_changed(design):
     assert "may not be changed" in [told for stage, told in model.asked if stage == "mend"][1]
 
 
-def test_an_endpoint_without_schemas_is_asked_for_tagged_text(design):
-    nodes = f"<reasoning>so</reasoning>\n<nodes>{json.dumps(BUILT['nodes'])}</nodes>"
-
-    class Plain(Model):
-        def __call__(self, request):
-            told = "\n".join(str(message["content"]) for message in request["messages"])
-            assert "response_format" not in request
-            stage = "plan" if "You plan" in told else "judge" if "You review" in told else "build"
-            self.asked.append((stage, told))
-            return Say(nodes if stage == "build" else json.dumps({"plan": PLAN, "judge": CONTENT}[stage]))
-
-    model = Plain()
-    made = design(model, structured=False)
-    assert made.accepted
-    assert "<nodes>" in dict(model.asked)["build"]
+NODES = json.dumps(BUILT["nodes"])
 
 
-def test_a_whole_workflow_in_place_of_parameters_changes_no_more_than_is_planned(design):
-    base = first(design)
-    other = replace(base.by_id["3"], params={"system": "", "user": "Something else: {{#2.text#}}"})
-    french = NodeSpec("5", "llm", {"system": "", "user": "Into French: {{#3.text#}}"})
-    end = replace(base.by_id["4"], params={"outputs": [["french", ["text", "5"]]]})
-    edges = [Edge("1", "3"), Edge("3", "5"), Edge("5", "4")]
-    said = f"<workflow>{dump(NodeGraph([base.by_id['1'], other, french, end], edges)).decode()}</workflow>"
+class Plain(Model):
+    """Model at an endpoint without schemas, with the given answers on parameters."""
 
-    class Whole(Model):
-        def __call__(self, request):
-            told = "\n".join(str(message["content"]) for message in request["messages"])
-            answers = {"plan": json.dumps(CHANGE_PLAN), "judge": json.dumps(CONTENT), "build": said}
-            return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
+    def __init__(self, *built):
+        super().__init__()
+        self.built = list(built)
 
-    made = design(Whole(), CHANGE, base, structured=False)
-    assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
-    assert made.accepted, made.findings
-    assert Edge("1", "2") in made.graph.edges
+    def __call__(self, request):
+        told = "\n".join(str(message["content"]) for message in request["messages"])
+        assert "response_format" not in request
+        stage = "plan" if "You plan" in told else "build"
+        self.asked.append((stage, told))
+        return Say(json.dumps(PLAN) if stage == "plan" else self.built.pop(0))
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        json.dumps({"reasoning": "so", "nodes": BUILT["nodes"]}),
+        NODES,
+        f"```json\n{NODES}\n```",
+        f"<reasoning>so</reasoning>\n<nodes>{NODES}</nodes>",
+        json.dumps({"nodes": NODES}),
+    ],
+)
+def test_parameters_from_an_endpoint_without_schemas_are_read_in_any_form_with_one_reading(design, said):
+    model = Plain(said)
+    made = design(model, review=False, structured=False)
+    assert (made.accepted, model.stages) == (True, ["plan", "build"])
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("I would rather not.", "I would rather not."),
+        ('{"nodes": {"3": "Sum it up"}}', "`nodes` must be"),
+        ('<workflow>{"nodes_info": [], "edges": []}</workflow>', "nodes_info"),
+    ],
+)
+def test_an_answer_without_parameters_is_asked_for_again_and_then_told(design, said, told):
+    model = Plain(said, NODES)
+    assert design(model, review=False, structured=False).accepted
+    assert (model.stages, told in model.asked[2][1]) == (["plan", "build", "build"], True)
+    made = design(Plain(said, said), review=False, structured=False)
+    assert not made.made
+    assert told in made.message.outputs["failure"]
 
 
 def test_rules_mend_what_is_new_and_leave_faults_of_nodes_that_must_stay(design):
@@ -673,82 +685,6 @@ def test_rules_mend_what_is_new_and_leave_faults_of_nodes_that_must_stay(design)
     made = design(model, CHANGE, base)
     assert made.graph.by_id["3"] is faulty
     assert made.graph.by_id["5"].params["user"] == "Into French: {{#3.text#}}"
-
-
-@pytest.mark.parametrize(
-    "text",
-    ['<nodes>{"3": {"user": "x"}}</nodes>', '```json\n{"3": {"user": "x"}}\n```', 'Here: <nodes>{"3": {"user": "x"}}'],
-)
-def test_tagged_text_is_read_liberally(text):
-    assert read_tagged(text) == {"3": {"user": "x"}}
-
-
-def test_a_whole_response_is_taken_for_what_it_is():
-    read: Any = read_tagged(f"<workflow>{dump(NodeGraph()).decode()}</workflow>")
-    assert read.graph.nodes == []
-    with pytest.raises(AnswerError, match="cannot be read"):
-        read_tagged("<workflow>nothing</workflow>")
-
-
-def test_reading_a_whole_response_removes_nothing_that_the_model_wrote():
-    nodes = [
-        NodeSpec("1", "start", {"variables": [["text", "string"]]}),
-        NodeSpec("2", "llm", {"system": "", "user": "{{#1.text#}}", "temperature": 0.1}),
-        NodeSpec("3", "template-transform", {"variables": [["a", ["text", "2"]]], "template": "{{ tone }} {{ a }}"}),
-        NodeSpec("4", "text2image", {"prompt": "A figure"}),
-        NodeSpec("5", "end", {"outputs": [["text", ["output", "3"]]]}),
-    ]
-    text = dump(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "5")])).decode()
-    read: Any = read_tagged(f"<workflow>{text}</workflow>")
-    assert (read.graph.nodes, read.repairs) == (nodes, [])
-
-
-def test_repairs_of_the_form_of_a_whole_response_are_told(design):
-    nodes = [
-        NodeSpec("1", "start", {"variables": [["paper", "file"], ["language", "string"]]}),
-        NodeSpec("2", "document-extractor", {"variable_selector": ["paper", "1"]}),
-        NodeSpec("3", "llm", {"system": "", "user": "Sum up in {{#1.language#}}: {{#2.text#}}"}),
-        NodeSpec("4", "end", {"outputs": [["summary", ["text", "3"]]]}),
-    ]
-    text = dump(NodeGraph(nodes, [Edge("1", "2"), Edge("2", "3"), Edge("3", "4")])).decode()
-    said = f"<workflow>{text.rstrip().removesuffix('}')}</workflow>"
-
-    class Whole(Model):
-        def __call__(self, request):
-            told = "\n".join(str(message["content"]) for message in request["messages"])
-            answers = {"plan": json.dumps(PLAN), "judge": json.dumps(CONTENT), "build": said}
-            return Say(answers["plan" if "You plan" in told else "judge" if "You review" in told else "build"])
-
-    made = design(Whole(), structured=False)
-    assert [repair for repair in made.repairs if repair.startswith("[json]")] != []
-
-
-def test_a_whole_response_that_cannot_be_read_is_asked_for_again_with_the_faults(design):
-    nodes = [
-        {"id": each["id"], "type": each["type"], "param": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]
-    ]
-    nodes[0]["param"] = {"variables": [["paper", "file"], ["language", "string"]]}
-    edges = [["1", 0, "2"], ["2", 0, "3"], ["3", 0, "4"]]
-    slips = {
-        "nodes_info": [{**each, "id": int(each["id"])} for each in nodes],
-        "edges": [edges[0], [2, 0, 3], [3, 0, 4]],
-    }
-    texts = [f"<workflow>{json.dumps(each)}</workflow>" for each in (slips, {"nodes_info": nodes, "edges": edges})]
-
-    class Whole(Model):
-        def __call__(self, request):
-            told = "\n".join(str(message["content"]) for message in request["messages"])
-            stage = "plan" if "You plan" in told else "build"
-            self.asked.append((stage, told))
-            return Say(json.dumps(PLAN) if stage == "plan" else texts.pop(0))
-
-    model = Whole()
-    made = design(model, review=False, structured=False)
-    assert (made.accepted, model.stages) == (True, ["plan", "build", "build"])
-    assert (
-        "cannot be read: nodes_info[0]: id: must be a text (and 3 more); edges[1]: must be [source, port, target], "
-        'not [2, 0, 3]; for example ["1", 0, "2"] (and 1 more)'
-    ) in model.asked[2][1]
 
 
 def test_an_endpoint_that_breaks_down_leaves_what_was_made():

@@ -91,7 +91,7 @@ def test_what_counts_as_better(before, after, is_better):
 
 
 def test_the_repairs_of_the_paper_are_a_part_of_all():
-    assert [list(table) for table in PAPER] == [["fences", "json"], [], ["order", "selection"]]
+    assert [list(table) for table in PAPER] == [["json"], [], ["order", "selection"]]
     assert all(paper.items() <= every.items() for paper, every in zip(PAPER, FORMAT, strict=True))
 
 
@@ -234,6 +234,13 @@ def test_what_stands_around_the_tags_comes_back():
     assert mended.startswith("So:\n<node_selection>Start, LLM, End</node_selection>\n<workflow>\n{")
     assert mended.endswith("}\n</workflow>\nDone.\n")
     assert re.search(r'"text",\s*"2"', mended)
+
+
+def test_a_tag_inside_a_text_of_the_json_is_no_tag_around_it():
+    text = flow(start(("text", "string")), llm("Answer in <workflow> tags: {{#1.texts#}}"), end(("x", ("text", "2"))))
+    result = repair(text)
+    assert result.graph.by_id["2"].params["user"] == "Answer in <workflow> tags: {{#1.text#}}"
+    assert load(result.text) == result.graph
 
 
 def test_the_graph_of_any_format_is_mended():
