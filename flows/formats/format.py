@@ -14,7 +14,7 @@ from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.formats.kept_text import keep_text
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.secrets import kept_keys, with_named_keys_of_file, without_file_secrets
+from operad.flows.secrets import kept_keys, names_where_none_is_sent, with_named_keys_of_file, without_file_secrets
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
@@ -174,7 +174,9 @@ class Format:
             Issue("note", f"the key in {each.field}: it stays in the imported file alone", each.node)
             for each in kept_keys(graph)
         ]
-        return [*self.lost(named), *notes]
+        says = "stands in place of a key: only requests send keys"
+        unsent = [Issue("loss", f"{secret.in_text} {says}", node) for node, secret in names_where_none_is_sent(named)]
+        return [*self.lost(named), *unsent, *notes]
 
     def _is_own(self, graph: NodeGraph) -> bool:
         """Return True for a workflow that was read from a file of the same platform."""

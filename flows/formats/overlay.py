@@ -142,11 +142,11 @@ def merged(given: Any, was: Any, now: Any) -> Any:
     if isinstance(given, list) and isinstance(was, list) and isinstance(now, list):
         lists = [cast("list[Any]", each) for each in cast("tuple[Any, ...]", (given, was, now))]
         if all(named := [_by_name(each) for each in lists]):
-            return list(merged(*named).values())
+            return list(cast("dict[str, Any]", merged(*named)).values())
         if len({len(each) for each in lists}) == 1:
             return [merged(*items) for items in zip(*lists, strict=True)]
     if not (isinstance(given, dict) and isinstance(was, dict) and isinstance(now, dict)):
-        return now
+        return cast("Any", now)
     old, before, after = (cast("dict[str, Any]", each) for each in cast("tuple[Any, ...]", (given, was, now)))
     kept = {
         key: merged(value, before[key], after[key]) if key in before and key in after else after.get(key, value)

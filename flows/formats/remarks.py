@@ -8,7 +8,6 @@ from operad.flows.formats.fields import LossyError, Remark
 from operad.flows.formats.format import Greeting
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph
-from operad.flows.secrets import names_where_none_is_sent
 
 
 def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
@@ -20,9 +19,7 @@ def remarks_of(graph: NodeGraph) -> Sequence[Remark]:
         >>> remarks_of(NodeGraph())
         []
     """
-    says = "a key was written here: only requests send keys, here stands the name"
-    keys = [Remark(node, "", secret.in_text, says, True) for node, secret in names_where_none_is_sent(graph)]
-    return [*(remark for each in FORMATS.values() for remark in each.remarks(graph)), *keys]
+    return [remark for each in FORMATS.values() for remark in each.remarks(graph)]
 
 
 def greeting_of(graph: NodeGraph | None) -> Greeting:

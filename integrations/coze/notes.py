@@ -130,7 +130,7 @@ def changed_params(archived: Fields, spec: NodeSpec, written: Translated, names:
     """
     kept = fields_of(archived.get("parameters")) if archived.get("type") == written.type else {}
     fresh = merge_params(kept, written.parameters)
-    kind, params = read_node(archived, names) if kept else ("", {})
+    kind, params = read_node(archived, names) if kept else ("", dict[str, Any]())
     was = write_node(replace(spec, params=params), names)
     if (kind, was.type) != (spec.type, written.type) or not isinstance(fresh, dict):
         return fresh
@@ -141,7 +141,7 @@ def changed_params(archived: Fields, spec: NodeSpec, written: Translated, names:
         made = merged(given, before, after)
         if read_node({"id": "", "type": written.type, "parameters": made}, names) == wanted:
             return made
-    return fresh
+    return cast("Any", fresh)
 
 
 def _united(kept: Any, made: Any) -> list[Any]:

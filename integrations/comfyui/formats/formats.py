@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from io import BytesIO
@@ -149,11 +149,12 @@ def _dump_over(graph: NodeGraph, picture: bytes, definitions: Definitions) -> by
         if before == graph:
             return picture
         was = _texts(before, definitions) if before else {}
-        old = texts_in(picture, graph.name) if before else {}
+        old: Mapping[str, str] = texts_in(picture, graph.name) if before else {}
     except InvalidError:  # a broken workflow is replaced
         was, old = dict[str, str](), dict[str, str]()
     for key in new.keys() & was.keys() & old.keys():
-        kept = keep_text(*(each[key].encode() for each in (old, was, new)), lambda data: read_json(data.decode(), ""))
+        texts = (each[key].encode() for each in (old, was, new))
+        kept = keep_text(*texts, read=lambda data: read_json(data.decode(), ""))
         new[key] = _NOT_ASCII.sub(lambda found: json.dumps(found[0])[1:-1], kept.decode())
     return with_texts(picture, new, graph.name)
 
