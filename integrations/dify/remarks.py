@@ -468,6 +468,22 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remar
         yield from _tool_remarks(data, owner)
     elif kind in NODES:  # the check reports other types, which do not run
         yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
+        yield from _needed_tools(data, owner)
+
+
+def _needed_tools(data: Fields, owner: Owner) -> Iterator[Remark]:
+    """Yield a note for each tool that a node calls, with its plugin: the services have to provide it."""
+    of_agent = each_of(plain_value(fields_of(data.get("agent_parameters")).get("tools")))
+    for tool in [data] if data.get("type") == "tool" else of_agent:
+        plugin = next((tool[key] for key in _PLUGIN_KEYS if isinstance(tool.get(key), str) and tool[key]), "")
+        if name := text_of(tool.get("tool_name") or ""):
+            says = f"a tool of {plugin.partition('@')[0]!r} at Dify; " if plugin not in ("", name) else ""
+            yield owner.remark(
+                f"tool {name!r}", Declared(Use.NOTE, f"{says}name one of your own so, under `tools` in the services")
+            )
+
+
+_PLUGIN_KEYS = ("plugin_unique_identifier", "plugin_id", "provider_id", "provider_name", "provider")
 
 
 def _tool_remarks(data: Fields, owner: Owner) -> Iterator[Remark]:

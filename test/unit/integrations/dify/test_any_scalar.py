@@ -14,7 +14,7 @@ from operad.integrations.dify.format import DIFY, dump_over
 from operad.runtime.values.errors import OperadError
 
 CASES = Path(__file__).parents[2] / "data" / "dify_cases"
-FOLDERS = (CASES, Path("/work/shared/cases/files"))
+FOLDERS = (CASES, Path(__file__).parents[5] / "shared" / "cases" / "files")
 FILES = [file for folder in FOLDERS for file in sorted(folder.glob("*.yml"))]
 NOWHERE = "http://127.0.0.1:9"
 """Address at which nothing answers."""

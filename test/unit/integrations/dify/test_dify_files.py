@@ -148,7 +148,7 @@ def test_a_template_reads_the_parts_of_files(files):
 
 @pytest.mark.parametrize("name", ["tool_files", "answer_file", "file_url2", "cv", "retry_str"])
 def test_the_files_that_failed_have_no_issues(name):
-    path = Path("/work/shared/cases/files") / f"{name}.yml"
+    path = Path(__file__).parents[5] / "shared" / "cases" / "files" / f"{name}.yml"
     if not path.exists():
         pytest.skip("the file is not on this machine")
     from operad.integrations.dify.format import DIFY
@@ -156,3 +156,23 @@ def test_the_files_that_failed_have_no_issues(name):
     graph = load(path.read_bytes())
     assert DIFY.check(graph.runnable) == []
     assert load(DIFY.dump(graph)) == graph
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        {"type": "tool", "tool_name": "look_up", "plugin_id": "acme/words", "tool_parameters": {}},
+        {"type": "agent", "agent_strategy_name": "react", "agent_parameters": {
+            "query": {"type": "constant", "value": "Hi"}, "model": {"type": "constant", "value": {}},
+            "tools": {"type": "constant", "value": [{"tool_name": "look_up", "provider_name": "acme/words"}]},
+        }},
+    ],
+    ids=["node", "agent"],
+)  # fmt: skip
+def test_a_tool_that_the_services_have_to_provide_is_named_with_its_plugin(data):
+    [note] = [
+        each
+        for each in remarks_of(load(app(start(LETTER), {"title": "T", **data}, answer("x"))))
+        if "tool" in each.field
+    ]
+    assert (note.node, note.field, note.lossy, "'acme/words'" in note.says) == ("2", "tool 'look_up'", False, True)
