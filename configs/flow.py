@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -146,7 +147,7 @@ def read_file(path: str | Path) -> bytes:
         InputError: The file does not exist, cannot be read, or is too large.
         InvalidError: It is a folder of another platform, which only `operad convert` reads.
     """
-    if Path(path).is_dir():
+    if os.path.isdir(path):  # unlike Path.is_dir, it knows that a name which is too long names no folder
         refuse_foreign(Path(path))
     return FileDescriptor.of(path).read_bytes(MAX_BYTES)
 

@@ -67,5 +67,7 @@ def conversion_needed(path: Path) -> Issue | None:
         )
     except InvalidError as error:  # a file that belongs to it is missing
         return error.issues[0]
+    except OSError:  # such as a name that is too long: whoever reads the file says so
+        return None
     told = f"describes agents of another platform; write a file of experts: operad convert {quote(str(path))} -o experts.yaml"
     return Issue("format", told, str(path)) if home else None
