@@ -195,9 +195,8 @@ class _Assembly:
 
         def gather(job: Job, messages: Sequence[WorkflowMessage]) -> Values:
             messages_by_id = {message.operator_id: message for message in messages}
-            if (
-                assigned
-            ):  # assigners store; those that ended in another process, before the run was resumed, did so there
+            if assigned:
+                # Assigners store their values when they end; those that ended in another process did so there.
                 variables = Variables(messages, assigned)
                 stored = conversations.get(job.session_id)
                 conversations.keep(

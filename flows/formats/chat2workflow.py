@@ -47,7 +47,8 @@ _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
 def tagged(text: str) -> re.Match[str] | None:
     """Return the ``<workflow>`` tags of a response, with the text between them as group 1; None for JSON alone."""
-    return None if text.lstrip().startswith("{") else _TAG.search(text)  # a text in the JSON may hold the tag
+    is_json = text.removeprefix("\ufeff").lstrip().startswith("{")
+    return None if is_json else _TAG.search(text)  # a text in the JSON may hold the tag
 
 
 def _read(data: bytes, name: str) -> NodeGraph:
@@ -100,7 +101,7 @@ def _dump_over(graph: NodeGraph, old: bytes) -> bytes:
 
 def _split(text: str) -> tuple[str, str, str]:
     """Return the JSON of a file, with what is before and after it: all up to a tag and from it on."""
-    tag = None if text.removeprefix("\ufeff").lstrip().startswith("{") else _TAG.search(text)
+    tag = tagged(text)
     return (text[: tag.start(1)], tag[1], text[tag.end(1) :]) if tag else ("", text, "")
 
 

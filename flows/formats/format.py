@@ -194,8 +194,10 @@ class Format:
             old: The file of this format that the workflow was read from; None for a new file.
         """
         graph = self._writable(graph)
-        if old is None or self.dump_over:
-            return self.dump_over(graph, old) if old is not None and self.dump_over else self.writer(graph)
+        if old is None:
+            return self.writer(graph)
+        if self.dump_over:
+            return self.dump_over(graph, old)
         new, load = self.writer(graph), partial(self.load, name=graph.name)
         try:
             return keep_text(old, self.writer(load(old)), new, load)

@@ -479,7 +479,7 @@ def _needed_tools(data: Fields, owner: Owner) -> Iterator[Remark]:
         if name := text_of(tool.get("tool_name") or ""):
             says = f"a tool of {plugin.partition('@')[0]!r} at Dify; " if plugin not in ("", name) else ""
             yield owner.remark(
-                f"tool {name!r}", Declared(Use.NOTE, f"{says}name one of your own so, under `tools` in the services")
+                f"tool {name!r}", Declared(Use.NOTE, f"{says}provide a tool of this name under `tools` in the services")
             )
 
 
