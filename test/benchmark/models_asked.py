@@ -18,8 +18,8 @@ from typing import Any
 from pydantic import BaseModel, TypeAdapter
 
 PNG = b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNkYPhfDwAChwGA60e6kgAAAABJRU5ErkJggg==")
-SECONDS = 20
-"""Maximum duration of an answer."""
+SECONDS = 60
+"""Maximum duration of an answer, with the import of a vendor's library at its first one, also on a busy machine."""
 WAIT = 1.0
 """Seconds that a library has to close its connection after a cancellation."""
 

@@ -13,6 +13,7 @@ import jsonschema
 from models_asked import PNG, Outcome, weather
 from models_endpoints import Endpoint, Served, need
 
+from operad.runtime.reasoning.tool_results import READ_MORE
 from operad.runtime.values.message import Usage
 from operad.testing import DIALECTS, BreakOff, CallTools, Dialect, Fail, Refuse, Say
 
@@ -63,12 +64,16 @@ def chat_is(found: Outcome, served: Served, endpoint: Endpoint) -> str:
     return text_is("Cold.", found) or ("" if ("assistant", "Warm.") in sent else f"the model gets {sent}")
 
 
+ASIDE = ("weather", READ_MORE)
+"""Tools in which no library takes the answer."""
+
+
 def answers(value: Any, request: Any, *, endpoint: Endpoint) -> Any:
     """Answer with a value in the form that the request asks for: enclosed, or as the arguments of a tool."""
     offered = endpoint.reader.schema(request)
     forms: list[Any] = [(offered, lambda made: Say(json.dumps(made)))] if offered else []
     for name, schema in tools_of(request):
-        if name != "weather":
+        if name not in ASIDE:
             forms.append((schema, lambda made, name=name: CallTools([(name, made)])))
     for schema, step in forms:
         enclosed: list[Any] = [{key: value} for key in schema.get("properties", ())]
