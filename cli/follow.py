@@ -45,7 +45,7 @@ from operad.runtime.events.events_file import line_of
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.errors import shorten
 from operad.runtime.values.fault import verdict_text
-from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.message import Job, Usage, WorkflowMessage
 from operad.runtime.values.text import printable, short_line, shortened
 
 if TYPE_CHECKING:
@@ -161,6 +161,56 @@ _OTHER_LINES = 4
 """Lines of the terminal that do not hold rows: the table's header and totals, and the last two lines."""
 
 
+_UNUSUAL: Mapping[type[Event], Callable[[Any], str | None]] = {
+    events.OperatorRetried: lambda event: (
+        f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}"
+    ),
+    events.FellBack: lambda event: f"falls back to {event.to}: {event.error}",
+    events.ModelRetried: lambda event: (
+        f"the model is asked again in {event.delay:.1f} s: {short_line(event.error, LONGEST_ERROR)}"
+    ),
+    events.ConversationShortened: lambda event: f"{event.results} older results of tools are shortened, to make room",
+    events.ModelAnswered: lambda event: CUT_OFF if event.cut_off else None,
+    events.Interrupted: lambda _: "waits for an answer",
+    events.Resumed: lambda event: f"was answered, after {event.seconds:.1f} s",
+    events.OperatorFailed: lambda event: f"failed, {event.seconds:.1f} s: {short_line(event.error, LONGEST_ERROR)}",
+}
+"""Lines on what is unusual, also for the items of a map, by the event; None for no line."""
+
+
+def _told(event: events.InsightsRecalled) -> str | None:
+    insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
+    texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
+    return f"recalled {insights} of earlier runs: {texts}" if texts else None
+
+
+_USUAL: Mapping[type[Event], Callable[[Any], str | None]] = {
+    events.OperatorStarted: lambda _: "running",
+    events.Progress: lambda event: f"{event.done}/{event.total}" if event.total else None,
+    events.CacheHit: lambda _: "from the cache",
+    events.MessageKept: lambda _: "kept from before",
+    events.OperatorFinished: lambda event: (
+        f"done, {event.seconds:.1f} s, {event.message.usage.tokens:,} tokens{_cost(event.message.usage)}"
+    ),
+    events.OperatorCancelled: lambda _: "stopped",
+    events.OperatorSkipped: lambda event: f"skipped: {event.reason}",
+    events.OperatorKept: lambda _: f"kept: {KEPT}",
+    events.JobSplit: lambda event: f"split into {parts_of(event)}",
+    events.InsightsRecalled: _told,
+    events.PassagesEmbedded: lambda event: (
+        f"passages embedded with {event.model}: {event.total:,}" if event.done == event.total else None
+    ),
+    events.EvidenceCut: lambda event: (
+        f"was shown only a part of {shorten(event.operators)}: {event.characters:,} characters are left out"
+    ),
+}
+"""Lines on what operators do outside of maps, by the event; None for no line."""
+
+
+def _cost(usage: Usage) -> str:
+    return f", cost {usage.money()}" if usage.cost else ""
+
+
 class PlainLines:
     """Display that prints a line when an operator starts, ends or progresses: a tenth of its items, or some seconds."""
 
@@ -186,85 +236,25 @@ class PlainLines:
             self._print(line)
 
     def _show_step(self, event: Event) -> None:
-        match event:
-            case events.OperatorRetried():
-                self._write(event, f"attempt {event.attempt} failed, again in {event.delay:.1f} s: {event.error}")
-            case events.FellBack():
-                self._write(event, f"falls back to {event.to}: {event.error}")
-            case events.ModelRetried():
-                why = short_line(event.error, LONGEST_ERROR)
-                self._write(event, f"the model is asked again in {event.delay:.1f} s: {why}")
-            case events.ConversationShortened():
-                self._write(event, f"{event.results} older results of tools are shortened, to make room")
-            case events.ModelAnswered() if event.cut_off:
-                self._write(event, CUT_OFF)
-            case events.Interrupted():
-                self._write(event, "waits for an answer")
-            case events.Resumed():
-                self._write(event, f"was answered, after {event.seconds:.1f} s")
-            case events.OperatorFailed():
-                self._write(event, f"failed, {event.seconds:.1f} s: {short_line(event.error, LONGEST_ERROR)}")
-            case _ if not row_of(event.path)[1]:
-                self._show_usual(event)
-            case _:
-                pass
+        tell = _UNUSUAL.get(type(event)) or (None if row_of(event.path)[1] else _USUAL.get(type(event)))
+        if tell and (line := tell(event)) and (not isinstance(event, events.Progress) or self._is_due(event)):
+            self._write(event, line)
 
     def paused(self) -> AbstractContextManager[None]:
         """Return at once: plain lines need no pause for a question."""
         return nullcontext()
 
-    def _show_usual(self, event: Event) -> None:
-        match event:
-            case events.OperatorStarted():
-                self._write(event, "running")
-            case events.Progress() if event.total and (_is_a_tenth(event) or self._is_silent_for_long()):
-                self._write(event, f"{event.done}/{event.total}")
-            case events.CacheHit() | events.MessageKept():
-                self._write(event, "from the cache" if isinstance(event, events.CacheHit) else "kept from before")
-            case events.OperatorFinished():
-                usage = event.message.usage
-                cost = f", cost {usage.money()}" if usage.cost else ""
-                self._write(event, f"done, {event.seconds:.1f} s, {usage.tokens:,} tokens{cost}")
-            case events.OperatorCancelled():
-                self._write(event, "stopped")
-            case events.OperatorSkipped():
-                self._write(event, f"skipped: {event.reason}")
-            case _:
-                self._show_decision(event)
-
-    def _show_decision(self, event: Event) -> None:
-        """Print a line on the decision of an operator, or on what it was told."""
-        match event:
-            case events.OperatorKept():
-                self._write(event, f"kept: {KEPT}")
-            case events.JobSplit():
-                self._write(event, f"split into {parts_of(event)}")
-            case events.InsightsRecalled() if event.texts:
-                insights = "1 insight" if len(event.texts) == 1 else f"{len(event.texts)} insights"
-                texts = "; ".join(short_line(text, LONGEST_TOLD) for text in event.texts)
-                self._write(event, f"recalled {insights} of earlier runs: {texts}")
-            case events.PassagesEmbedded() if event.done == event.total:
-                self._write(event, f"passages embedded with {event.model}: {event.total:,}")
-            case events.EvidenceCut():
-                left_out = f"{event.characters:,} characters are left out"
-                self._write(event, f"was shown only a part of {shorten(event.operators)}: {left_out}")
-            case _:
-                pass
-
     def _write(self, event: Event, text: str) -> None:
         self._print(printable(f"round {event.round}  {display_name(event.path)}: {text}"))
 
-    def _is_silent_for_long(self) -> bool:
-        return monotonic() > self._last_written + LONGEST_SILENCE
+    def _is_due(self, event: events.Progress) -> bool:
+        """Return True if another tenth of the items is done, or nothing was printed for long."""
+        is_a_tenth = event.done * 10 // event.total > (event.done - 1) * 10 // event.total
+        return is_a_tenth or monotonic() > self._last_written + LONGEST_SILENCE
 
     def _print(self, line: str) -> None:
         self._console.print(line, markup=False, highlight=False, soft_wrap=True)
         self._last_written = monotonic()
-
-
-def _is_a_tenth(event: events.Progress) -> bool:
-    """Return True if another tenth of the items is done."""
-    return event.done * 10 // event.total > (event.done - 1) * 10 // event.total
 
 
 Result = TypeVar("Result")

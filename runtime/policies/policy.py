@@ -349,8 +349,8 @@ class Policy:
 
     def __bool__(self) -> bool:
         """Return True if any feature is on."""
-        values = (self.retry, self.timeout, self.fallback, self.cache)
-        return bool([value for value in values if value is not None and value is not False])
+        values = (getattr(self, name) for name in self.__slots__)
+        return any(value is not None and value is not False for value in values)
 
 
 _VALUES: tuple[type[Any], ...] = (BaseModel, int, float, list, tuple, dict)
