@@ -17,13 +17,13 @@ from operad.integrations.coze.notes import (
     archived_data,
     changed_params,
     data_to_keep,
-    is_unchanged,
+    kept_node,
     with_note,
     write_note,
 )
 from operad.integrations.coze.ports import port_name
 from operad.integrations.coze.structure import END_ID, Structure
-from operad.integrations.coze.translation import UNREAD, output_names, translate, write_node
+from operad.integrations.coze.translation import output_names, write_node
 
 # Positions of nodes: columns by the longest path to a node, rows in the order of the nodes.
 
@@ -64,7 +64,7 @@ class Writer:
         outputs = {
             spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
         }
-        self.names = Names(self.structure.ids, outputs, VariableTypes(graph).of)
+        self.names = Names(self.structure.ids, outputs, VariableTypes(graph).of, self.structure.constants)
         self.name = _file_name(graph.name)
 
     @property
@@ -130,10 +130,8 @@ class Writer:
         coze_type, parameters = written.type, written.parameters
         note: Fields = {"id": spec.id} if structure.ids[spec.id] != spec.id else {}
         archived = archived_data(spec)
-        if archived and is_unchanged(archived, spec, self.names):
-            coze_type, parameters = str(archived["type"]), archived.get("parameters")
-        elif archived and spec.type.removeprefix(UNREAD) == archived.get("type") and not translate(spec, self.names):
-            coze_type, parameters = str(archived["type"]), spec.params
+        if kept := kept_node(archived, spec, self.names):
+            coze_type, parameters = str(kept["type"]), kept.get("parameters")
         else:
             note |= data_to_keep(spec, written, self.names)
             parameters = changed_params(archived, spec, written, self.names)
@@ -199,16 +197,13 @@ class Writer:
         if isinstance(archived_port := edge.extra.get(NAME), str):
             return archived_port
         spec = self._graph.by_id[edge.source]
-        node = translate(spec, self.names)
         if edge.source in self.structure.plain_starts:
             return f"{self._coze_type(spec)}-output"
-        return port_name(node, edge.port)
+        return port_name(self._coze_type(spec), spec.params, edge.port)
 
     def _coze_type(self, spec: NodeSpec) -> str:
-        """Return Coze's type of a node: that of its archive as long as it has not changed."""
-        archived = archived_data(spec)
-        is_kept = archived and is_unchanged(archived, spec, self.names)
-        return str(archived["type"]) if is_kept else write_node(spec, self.names).type
+        """Return Coze's type of a node: that of its archive as long as at most its texts have changed."""
+        return str((kept_node(archived_data(spec), spec, self.names) or write_node(spec, self.names)._asdict())["type"])
 
     def _is_last_class(self, edge: Edge) -> bool:
         params = fields_of(self._graph.by_id[edge.source].params)
