@@ -66,13 +66,9 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
 
 def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
     if spec.id in writer.structure.without_coze_node:
-        if writer.structure.is_end(spec.id):
-            yield from _variable_losses(spec, writer)
-        for name, given in writer.structure.constants.items() if spec.id == CONVERSATION else ():
-            if global_name(given) and any(
-                each[0] == name and each[2] for each in pairs_of(spec.params["variables"], 3)
-            ):
-                yield f"the first value of {name}, which Coze keeps elsewhere"
+        yield from (
+            _variable_losses(spec, writer) if writer.structure.is_end(spec.id) else _constant_losses(spec, writer)
+        )
         return
     written = write_node(spec, writer.names)
     if kept_node(archived_data(spec), spec, writer.names):
@@ -94,6 +90,13 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
             yield f"{name}: Coze takes a text or a variable for a plugin, not both; make it in a template before"
     if spec.parent and spec not in writer.structure.children.get(spec.parent, ()):
         yield f"that it runs inside {spec.parent!r}"
+
+
+def _constant_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the first values of variables of the user, the app and the system, which Coze keeps elsewhere."""
+    for name, _, value in pairs_of(fields_of(spec.params).get("variables"), 3) if spec.id == CONVERSATION else ():
+        if value and global_name(writer.structure.constants[name]):
+            yield f"the first value of {name}, which Coze keeps elsewhere"
 
 
 def _condition_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:

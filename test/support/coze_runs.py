@@ -7,10 +7,9 @@ from collections.abc import Mapping, Sequence
 from contextlib import nullcontext
 from typing import Any
 
-from pydantic import JsonValue
-
 from dify_echo import BASE, echo_server
 from dify_runs import Model
+from pydantic import JsonValue
 
 from operad.flows.assemble import assemble
 from operad.flows.check import check
@@ -45,10 +44,10 @@ class Books:
         return Knowledge(passages=(Passage(text=f"On {query}.", source="a.md"),))
 
 
-def weather(a: str, days: int = 1) -> dict[str, JsonValue]:
+def weather(a: str = "", city: str = "", days: int = 1) -> dict[str, JsonValue]:
     """Return the weather of a place."""
     sun = "sun" if days == 1 else f"{days} days of sun"
-    return {"data": f"{sun} over {a}", "output": f"{sun} over {a}"}
+    return {"data": f"{sun} over {a or city}", "output": f"{sun} over {a or city}"}
 
 
 def outputs_of(graph: NodeGraph, outcome: Mapping[str, Any]) -> Mapping[str, Any]:
