@@ -14,12 +14,13 @@ from operad.integrations.coze.archive import Archive
 from operad.integrations.coze.constants import constants_in, conversation_of
 from operad.integrations.coze.ends import Ends, read_ends, to_ends
 from operad.integrations.coze.names import Names
-from operad.integrations.coze.nodes.containers import STARTS
+from operad.integrations.coze.nodes.containers import ENDS_EARLY, STARTS
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import NAME, read_note, restored, without_note
 from operad.integrations.coze.ports import port_number
 from operad.integrations.coze.structure import COMMENT, END_ID
 from operad.integrations.coze.translation import (
+    ends_early,
     is_readable_container,
     output_names,
     read_node,
@@ -318,4 +319,4 @@ def _archived_data(listed: Listed, written: Mapping[str, Fields]) -> Fields:
     if archived == {key: value for key, value in written.get(listed.id, {}).items() if key not in skipped}:
         return {}
     description = {"description": without_note(listed.node["description"])} if read_note(listed.node) else {}
-    return {NAME: {**archived, **description}}
+    return {NAME: {**archived, **description, **({ENDS_EARLY: True} if ends_early(listed.node) else {})}}

@@ -31,7 +31,7 @@ def _in_words(given: Any) -> bool:
 
 AROUND = table(
     honoured="type parameters nodes edges",
-    no_effect="title icon description position canvas_position version id",
+    no_effect="title icon description position canvas_position version id ends_early",
 )
 """Fields of a node besides its `parameters`."""
 

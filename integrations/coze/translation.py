@@ -8,11 +8,11 @@ from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of
 from operad.flows.node_graph import NodeSpec
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes import MAPPED
-from operad.integrations.coze.nodes.containers import STARTS
+from operad.integrations.coze.nodes.containers import ENDS_EARLY, STARTS
 from operad.integrations.coze.nodes.forms import FORMS, Form
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS, THOUGHTS
 from operad.integrations.coze.nodes.plugins import (
@@ -62,6 +62,8 @@ class Translated(NamedTuple):
 def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
     """Return Operad's type and parameters of a node of Coze; Coze's own if they have a form that Operad does not read."""
     coze_type, given = str(node["type"]), node.get("parameters")
+    if coze_type == "loop" and ends_early(node):
+        given = {**fields_of(given), ENDS_EARLY: True}
     try:
         if coze_type == "plugin" and (plugin := plugin_of(given)):
             return plugin.type, read_plugin(plugin, given, names)
@@ -77,6 +79,11 @@ def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
         except MISREAD:
             continue
     return f"{UNREAD}{coze_type}" if coze_type in NODE_TYPES else coze_type, given if given is not None else {}
+
+
+def ends_early(node: Mapping[str, Any]) -> bool:
+    """Return True if a break stands in a loop of Coze, or stood in it when it was read."""
+    return ENDS_EARLY in node or any(each.get("type") == "break" for each in each_of(node.get("nodes")))
 
 
 def _failure(given: Any, names: Mapping[str, str]) -> Fields:

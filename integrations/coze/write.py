@@ -11,6 +11,7 @@ from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.ends import ICONS, write_ends
 from operad.integrations.coze.names import Names
+from operad.integrations.coze.nodes.containers import ENDS_EARLY
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import (
     NAME,
@@ -141,7 +142,7 @@ class Writer:
             note["start"] = start.id if start else ""
         node: Fields = {"id": structure.ids[spec.id], "type": coze_type}
         if archived:
-            node |= {key: value for key, value in archived.items() if key not in ("parameters", "type")}
+            node |= {key: value for key, value in archived.items() if key not in ("parameters", "type", ENDS_EARLY)}
         else:
             node["title"] = {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
             node |= {"icon": ICONS + written.icon, "description": "", "position": {"x": place[0], "y": place[1]}}

@@ -59,6 +59,10 @@ MOST_PASSES = 1000
 """Maximum number of passes of a loop that Coze does not end by itself."""
 
 
+ENDS_EARLY = "ends_early"
+"""Key of a loop with a break inside; one over a list without a break and variables is read as an iteration."""
+
+
 def _read_loop(given: Any, names: Names) -> Fields:
     kind, lists = given["loopType"], names.arguments(given.get("node_inputs"))
     if kind not in ("array", "count", "infinite") or (kind == "array" and not lists):
@@ -67,6 +71,8 @@ def _read_loop(given: Any, names: Names) -> Fields:
         [each["name"], *_read_variable(each["input"], names)] for each in each_of(given.get("variableParameters"))
     ]
     collected = [[name, names.variable(output["value"])] for name, output in given["node_outputs"].items()]
+    if kind == "array" and len(lists) == len(collected) == 1 and not (variables or given.get(ENDS_EARLY)):
+        raise ValueError("an iteration")
     count = int(literal_value(given["loopCount"])) if kind == "count" else MOST_PASSES
     read: Fields = {"loop_count": count}
     read |= {"variables": variables} if variables else {}

@@ -150,7 +150,7 @@ def loop_with_variables():
     return canvas(out(l=TEXTS), [made], results, "100001>1", "1:loop-output>900001")
 
 
-def loop_with_break_and_continue():
+def loop_with_break_and_continue(**more):
     index = ref("1", "index", "integer")
     inner = [
         condition("21", (2, [(index, 14, lit("2", "integer"))])), node("22", "19"),
@@ -158,7 +158,7 @@ def loop_with_break_and_continue():
         text("25", "{{i}}{{v}}", i=index, v=ref("1", "input")),
     ]  # fmt: skip
     inside = ["1:loop-function-inline-output>21", "21:true>22", "21:false>23", "23:true>24", "23:false>25"]
-    lists = named(input=LIST, other=lit("[1, 2, 3, 4]", "list", schema={"type": "integer"}))
+    lists = named(input=LIST, **more)
     made = loop(inner, inside, named(all=ref("25", "output", "list")), loopType="array", inputParameters=lists)
     return canvas(out(l=TEXTS), [made], named(all=ref("1", "all", "list")), "100001>1", "1:loop-output>900001")
 
@@ -231,6 +231,10 @@ CASES = {
         *(loop_with_variables(), {"l": ["a", "b"]}, {"sum": "a;b;", "all": ["a;", "a;b;"], "total": "a;b;"}),
     ),
     "break and continue": (loop_with_break_and_continue(), {"l": ["a", "b", "c", "d"]}, {"all": ["1b"]}),
+    "a loop over two lists": (
+        loop_with_break_and_continue(other=lit("[1, 2, 3, 4]", "list", schema={"type": "integer"})),
+        *({"l": ["a", "b", "c", "d"]}, {"all": ["1b"]}),
+    ),
     "a loop with a count": (loop_with_a_count(), {"text": ""}, {"all": ["p0", "p1", "p2"]}),
     "defaults": (defaults(), {"text": "x"}, {"said": "fig x"}),
 }  # fmt: skip
