@@ -79,6 +79,7 @@ def constants_in(nodes: Iterable[Fields]) -> dict[str, Fields]:
     found: dict[str, Fields] = {}
     for name, given in _inputs_of([node.get("parameters") for node in nodes]):
         try:
+            operad_type(given)
             key, part = identity(given)
             names_of_it = global_name(given)
         except (ValueError, KeyError, TypeError, RecursionError):
