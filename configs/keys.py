@@ -146,7 +146,8 @@ NODE_KEYS: Mapping[str, Keys] = {
     "loop": keys(
         "",
         "failure loop_count variables variables.name variables.type variables.value logic break_conditions "
-        "break_conditions.variable break_conditions.files break_conditions.operator break_conditions.value",
+        "break_conditions.variable break_conditions.files break_conditions.operator break_conditions.value "
+        "lists lists.name lists.value collected collected.name collected.value",
     ),
     "loop-start": keys("", "failure"),
     "loop-end": keys("", "failure"),

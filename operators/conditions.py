@@ -132,6 +132,9 @@ OPERATORS: Mapping[VariableType, Sequence[str]] = {
 }
 """Comparisons of each type, as in Chat2Workflow. The ``type`` of a file is a string with ``in`` and ``not in``."""
 
+LENGTHS = ("length >", "length ≥", "length <", "length ≤")
+"""Comparisons of the number of characters of a text or of items of a list, as in Coze; a missing value has none."""
+
 _SPELLINGS = {
     "‹": "<",
     "›": ">",
@@ -157,7 +160,8 @@ def normal(operator: str) -> str:
 def operators_of(kind: VariableType) -> list[str]:
     """Return the comparisons of a type, with ``exists`` and ``not exists``, as any value may be missing."""
     known = OPERATORS.get(kind) or sorted({each for operators in OPERATORS.values() for each in operators})
-    return list(dict.fromkeys((*known, *OPERATORS[T.FILE])))
+    lengths = LENGTHS if kind in (T.STRING, T.ANY, *ARRAYS) else ()
+    return list(dict.fromkeys((*known, *lengths, *OPERATORS[T.FILE])))
 
 
 def fault_of(operator: str, value: Any, kind: VariableType) -> str:
@@ -173,7 +177,7 @@ def fault_of(operator: str, value: Any, kind: VariableType) -> str:
         return ""
     if value is None:
         return f"{operator!r} needs a value to compare with"
-    if kind is T.NUMBER and "{{#" not in str(value) and as_number(value) is None:
+    if (kind is T.NUMBER or operator in LENGTHS) and "{{#" not in str(value) and as_number(value) is None:
         return f"{short_json(value)} is not a number, which {operator!r} needs here"
     return ""
 
@@ -237,6 +241,8 @@ def compare(value: Any, operator: str, expected: str | list[str] | None) -> bool
             return value is None
         case "not contains" | "not in" if not value:
             return True
+        case _ if operator in LENGTHS and isinstance(value, str | list | tuple | None):
+            return _compare_number(len(cast("Sequence[Any]", value or ())), operator.removeprefix("length "), expected)
         case _ if value is None or (not value and operator in ("contains", "start with", "end with", "in")):
             return False
         case _:

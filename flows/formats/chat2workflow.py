@@ -22,8 +22,9 @@ from operad.flows.check import Checker, NodeType
 from operad.flows.formats.format import Format, foreign
 from operad.flows.formats.json_text import read_json, read_text
 from operad.flows.formats.kept_text import keep_text
-from operad.flows.formats.shapes import fields_of, json_or_text, list_of, texts_of
+from operad.flows.formats.shapes import fields_of, json_or_text, list_of, pairs_of, texts_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.operators.conditions import LENGTHS
 from operad.operators.node import NodeOperator
 from operad.operators.node_params import advanced, readable, rewritten
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
@@ -264,9 +265,17 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
                 yield Issue(
                     "loss", f"{name}: Chat2Workflow has no such parameter; it is written with that name", node.id
                 )
+        yield from _length_losses(node)
     for edge in graph.edges:
         if edge.input:
             yield Issue("loss", f"that the edge fills the input {edge.input!r}", f"{edge.source} → {edge.target}")
+
+
+def _length_losses(node: NodeSpec) -> Iterator[Issue]:
+    for _, conditions in pairs_of(fields_of(node.params).get("cases")):
+        for each in pairs_of(conditions, 3):
+            if each[1] in LENGTHS:
+                yield Issue("loss", f"cases: Chat2Workflow has no comparison {each[1]!r}", node.id)
 
 
 def _written_ids(graph: NodeGraph) -> dict[str, str]:

@@ -86,7 +86,7 @@ def read_ends(merge: Mapping[str, Any], note: Mapping[str, Any], end: Mapping[st
         ends: list[NodeSpec] = []
         sources: list[Any] = []
         for item in note["ends"]:
-            outputs = [[name, names.read_merged(groups[name].pop(0))] for name in item["outputs"]]
+            outputs = [[name, names.variable(groups[name].pop(0))] for name in item["outputs"]]
             ends.append(NodeSpec(str(item["id"]), "end", {"outputs": outputs}))
             sources.append([[str(source), int(port)] for source, port in item["from"]])
     except MISREAD:

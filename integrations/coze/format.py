@@ -24,16 +24,17 @@ import re
 from collections.abc import Iterator
 
 from operad.flows.formats.format import Format, foreign, without_instructions
-from operad.flows.formats.shapes import fields_of
+from operad.flows.formats.shapes import fields_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.coze.archive import MAX_ARCHIVE, MAX_FILES, keep_texts, packed, unpacked
 from operad.integrations.coze.canvas import is_canvas, read_canvas, write_canvas
+from operad.integrations.coze.constants import CONVERSATION, global_name
 from operad.integrations.coze.names import is_mixed
 from operad.integrations.coze.nodes.conditions import nearest_operator
-from operad.integrations.coze.notes import NAME, archived_data, data_to_keep, is_unchanged
+from operad.integrations.coze.notes import NAME, archived_data, data_to_keep, kept_node
 from operad.integrations.coze.read import Reader
 from operad.integrations.coze.remarks import remarks_of
-from operad.integrations.coze.translation import UNREAD, translate, write_node
+from operad.integrations.coze.translation import translate, write_node
 from operad.integrations.coze.write import Writer
 from operad.operators.conditions import normal
 from operad.operators.nodes import NODE_TYPES
@@ -65,14 +66,12 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
 
 def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
     if spec.id in writer.structure.without_coze_node:
-        if writer.structure.is_end(spec.id):
-            yield from _variable_losses(spec, writer)
+        yield from (
+            _variable_losses(spec, writer) if writer.structure.is_end(spec.id) else _constant_losses(spec, writer)
+        )
         return
     written = write_node(spec, writer.names)
-    archived = archived_data(spec)
-    if archived and (
-        is_unchanged(archived, spec, writer.names) or spec.type.removeprefix(UNREAD) == archived.get("type")
-    ):
+    if kept_node(archived_data(spec), spec, writer.names):
         return
     kept = data_to_keep(spec, written, writer.names)
     if translate(spec, writer.names) is None:
@@ -91,6 +90,13 @@ def _node_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
             yield f"{name}: Coze takes a text or a variable for a plugin, not both; make it in a template before"
     if spec.parent and spec not in writer.structure.children.get(spec.parent, ()):
         yield f"that it runs inside {spec.parent!r}"
+
+
+def _constant_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:
+    """Yield the first values of variables of the user, the app and the system, which Coze keeps elsewhere."""
+    for name, _, value in pairs_of(fields_of(spec.params).get("variables"), 3) if spec.id == CONVERSATION else ():
+        if value and global_name(writer.structure.constants[name]):
+            yield f"the first value of {name}, which Coze keeps elsewhere"
 
 
 def _condition_losses(spec: NodeSpec, writer: Writer) -> Iterator[str]:

@@ -26,7 +26,7 @@ def operad_type(given: Any) -> str:
     """
     name = given["type"]
     if name == "list":
-        return T(operad_type(given["items"])).array.value
+        return T(operad_type(given["items"])).array.value if given.get("items") else T.ARRAY.value
     if name in ("integer", "float", "number"):
         return T.NUMBER.value
     if name in ("image", "audio", "video", "doc", "ppt", "excel", "txt", "zip", "svg", "voice", "code"):

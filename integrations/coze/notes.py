@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+import re
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
 from operad.flows.formats.overlay import merged
-from operad.flows.formats.shapes import Fields, fields_of, list_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 from operad.integrations.coze.names import Names, normal_text
+from operad.integrations.coze.nodes.forms import read_text
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
-from operad.integrations.coze.translation import Translated, read_node, with_default_class, write_node
+from operad.integrations.coze.translation import (
+    UNREAD,
+    Translated,
+    read_node,
+    translate,
+    with_default_class,
+    write_node,
+)
 
 NAME = "coze"
 """Name of the format, and key of an archive's data in ``extra``."""
@@ -142,6 +151,62 @@ def changed_params(archived: Fields, spec: NodeSpec, written: Translated, names:
         if read_node({"id": "", "type": written.type, "parameters": made}, names) == wanted:
             return made
     return cast("Any", fresh)
+
+
+def kept_node(archived: Fields, spec: NodeSpec, names: Names) -> Fields:
+    """Return the data from the archive of a node of which at most texts were changed; empty for any other node.
+
+    A changed text keeps the names that the archive has for its variables.
+    """
+    if not archived or is_unchanged(archived, spec, names):
+        return archived
+    kind, params = read_node(archived, names)
+    if spec.type.removeprefix(UNREAD) == archived["type"] and not translate(spec, names):
+        return {**archived, "parameters": spec.params}
+    changed = dict(_changed_texts(params, spec.params))
+    given = fields_of(archived.get("parameters"))
+    if kind != spec.type or not changed:
+        return {}
+
+    marks = [f"{{{{{each.get('name')}}}}}" for each in each_of(given.get("node_inputs"))]
+    own = {there: mark for mark in marks if (there := read_text(mark, given, names)) != mark}
+
+    def written(value: Any) -> Any:
+        if isinstance(value, str):
+            shown = {mark: read_text(mark, given, names) for mark in re.findall(r"\{\{[^{}]*\}\}", value)}
+            new = changed.get(_replaced(value, shown))
+            return value if new is None else _replaced(new, own | {there: mark for mark, there in shown.items()})
+        if isinstance(value, dict):
+            return {key: written(each) for key, each in cast("Fields", value).items()}
+        return [written(each) for each in cast("list[Any]", value)] if isinstance(value, list) else value
+
+    made = {**archived, "parameters": written(given)}
+    is_it = read_node(made, names) == (spec.type, spec.params)
+    return made if is_it and "{{#" not in json.dumps(made["parameters"]) else {}
+
+
+def _replaced(text: str, by: Mapping[str, str]) -> str:
+    """Return a text with all of these parts replaced at once."""
+    parts = sorted(by, key=len, reverse=True)
+    return re.sub("|".join(map(re.escape, parts)), lambda found: by[found[0]], text) if parts else text
+
+
+def _changed_texts(was: Any, now: Any) -> Iterator[tuple[str, str]]:
+    """Yield the texts that differ between two values of the same form, line by line where both have as many."""
+    if isinstance(was, str) and isinstance(now, str) and was != now:
+        yield was, now
+        lines = was.split("\n"), now.split("\n")
+        if 1 < len(lines[0]) == len(lines[1]):
+            yield from _changed_texts(*lines)
+        pairs = [each.partition(": ")[::2] for each in (was, now)]
+        if pairs[0][1] and pairs[0][0] == pairs[1][0]:
+            yield pairs[0][1], pairs[1][1]
+    elif isinstance(was, list | tuple) and isinstance(now, list | tuple):
+        for each, other in zip(cast("list[Any]", was), cast("list[Any]", now), strict=False):
+            yield from _changed_texts(each, other)
+    elif isinstance(was, dict) and isinstance(now, dict):
+        for key, each in cast("Fields", was).items():
+            yield from _changed_texts(each, cast("Fields", now).get(key))
 
 
 def _united(kept: Any, made: Any) -> list[Any]:

@@ -5,25 +5,36 @@ from __future__ import annotations
 import re
 from typing import Any
 
+from operad.flows.formats.shapes import fields_of, list_of
 from operad.integrations.coze.nodes.containers import STARTS
+from operad.integrations.coze.nodes.forms import OTHER
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
-from operad.integrations.coze.translation import Translated
 
 
-def port_name(node: Translated | None, number: int) -> str:
+def port_name(coze_type: str, params: Any, number: int) -> str:
     """Return Coze's name of a port; empty for the only port of a node.
 
     Args:
-        node: The node in Coze's form; None for a node of a type that Coze does not have.
+        coze_type: Coze's type of the node.
+        params: Operad's parameters of the node.
         number: Operad's number of the port.
     """
-    if node and node.type == "condition":
-        if number == len(node.parameters["branches"]):
+    fields = fields_of(params)
+    if coze_type == "condition":
+        if number == len(list_of(fields.get("cases"))):
             return "false"
         return f"true_{number}" if number else "true"
-    if node and node.type == "intent" and number >= 0:
-        return f"branch_{number}" if number < len(node.parameters["intents"]) else DEFAULT_CLASS
+    if coze_type in ("intent", "question") and number >= 0:
+        choices = list_of(fields.get("classes" if coze_type == "intent" else "actions"))
+        own = [each for each in choices if each not in (DEFAULT_CLASS, OTHER)]
+        return f"branch_{number}" if number < len(own) else DEFAULT_CLASS if choices else ""
+    if number == 1 and fields_of(fields.get("failure")).get("then") == "branch":
+        return FAILED
     return f"port_{number}" if number else ""
+
+
+FAILED = "branch_error"
+"""Name of the port that is taken after an error."""
 
 
 def port_number(kind: str, params: Any, name: Any) -> int | None:
@@ -42,6 +53,8 @@ def port_number(kind: str, params: Any, name: Any) -> int | None:
         numbers = {"true": number, "false": len(params["cases"])}
     elif kind == "question-classifier":
         numbers = {"branch": number if digits else None, DEFAULT_CLASS: len(params["classes"])}
+    elif kind == "human-input" and params.get("actions"):
+        numbers = {"branch": number if digits else None, DEFAULT_CLASS: len(params["actions"]) - 1}
     else:
-        numbers = {"port": number if digits else None}
+        numbers = {"port": number if digits else None, DEFAULT_CLASS: 0, "branch": 1 if name == FAILED else None}
     return numbers.get(word)

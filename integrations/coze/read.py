@@ -11,14 +11,16 @@ from operad.flows.formats.shapes import Fields, texts_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.archive import Archive
+from operad.integrations.coze.constants import constants_in, conversation_of
 from operad.integrations.coze.ends import Ends, read_ends, to_ends
 from operad.integrations.coze.names import Names
-from operad.integrations.coze.nodes.containers import STARTS
+from operad.integrations.coze.nodes.containers import ENDS_EARLY, STARTS
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import NAME, read_note, restored, without_note
 from operad.integrations.coze.ports import port_number
 from operad.integrations.coze.structure import COMMENT, END_ID
 from operad.integrations.coze.translation import (
+    ends_early,
     is_readable_container,
     output_names,
     read_node,
@@ -148,17 +150,19 @@ class Reader:
         self._notes = {listed.id: read_note(listed.node) for listed in reversed(self._nodes)}
         ids = _coze_ids({listed.id: self._notes[listed.id].get("id") for listed in self._nodes})
         self._operad_ids = {coze_id: operad_id for operad_id, coze_id in ids.items()}
-        by_ids = Names(ids, {})
+        self._constants = constants_in([listed.node for listed in self._nodes])
+        by_ids = Names(ids, {}, constants=self._constants)
         outputs = {
             self._operad_ids[listed.id]: output_names(*read_node(listed.node, by_ids), listed.node.get("parameters"))
             for listed in self._nodes
         }
-        names = Names(ids, outputs)
+        names = Names(ids, outputs, constants=self._constants)
         specs = [
             restored(NodeSpec(self._operad_ids[listed.id], *read_node(listed.node, names)), self._notes[listed.id])
             for listed in self._nodes
         ]
-        self._names = Names(ids, outputs, VariableTypes(NodeGraph(specs)).of)
+        specs += conversation_of(self._constants, specs)
+        self._names = Names(ids, outputs, VariableTypes(NodeGraph(specs)).of, self._constants)
         self._own_default: set[str] = set()
         """Classifiers whose port ``default`` leads elsewhere than their last class, so that it becomes a class."""
 
@@ -172,6 +176,7 @@ class Reader:
             if not (ends and listed.id in (ends.merge, END_ID)):
                 specs.append(self._node_spec(listed))
                 specs += self._start_nodes(listed)
+        specs += conversation_of(self._constants, specs)
         if ends:
             specs += ends.specs
             edges = to_ends(edges, self._operad_ids[ends.merge], ends)
@@ -314,4 +319,4 @@ def _archived_data(listed: Listed, written: Mapping[str, Fields]) -> Fields:
     if archived == {key: value for key, value in written.get(listed.id, {}).items() if key not in skipped}:
         return {}
     description = {"description": without_note(listed.node["description"])} if read_note(listed.node) else {}
-    return {NAME: {**archived, **description}}
+    return {NAME: {**archived, **description, **({ENDS_EARLY: True} if ends_early(listed.node) else {})}}

@@ -8,6 +8,7 @@ from typing import Any
 from operad.flows.formats.fields import Declared, Owner, Remark, Table, Use, remarks_on, table, unless
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.integrations.coze.constants import CONVERSATION, assigned_in, constants_of, global_name
 from operad.integrations.coze.nodes.containers import MOST_PASSES
 from operad.integrations.coze.nodes.plugins import plugin_of
 from operad.integrations.coze.notes import archived_data
@@ -19,37 +20,38 @@ from operad.operators.nodes import NODE_TYPES
 _MODEL_OF_THE_RUN = "the model of the run is asked, with its own parameters: --model, OPERAD_MODEL"
 
 
-def _handles_errors(setting: Any) -> bool:
-    """Return True if a node takes a default value or runs again after an error."""
-    fields = fields_of(setting)
-    return fields.get("switch") is True or fields.get("retryTimes", 0) not in (0, None)
+def _has_items(value: Any) -> bool:
+    """Return True if there is a list with an item at any depth: a tool, a workflow or a dataset."""
+    return bool(list_of(value)) or any(map(_has_items, fields_of(value).values()))
+
+
+def _in_words(given: Any) -> bool:
+    return str(given) == "useAnswerContent"
 
 
 AROUND = table(
     honoured="type parameters nodes edges",
-    no_effect="title icon description position canvas_position version id",
+    no_effect="title icon description position canvas_position version id ends_early",
 )
 """Fields of a node besides its `parameters`."""
 
 ANY_NODE = table(
-    lossy={
-        "settingOnError": ("an error ends the run; nothing is tried again, no default value is taken", _handles_errors)
-    }
+    honoured="settingOnError.switch settingOnError.processType settingOnError.dataOnErr settingOnError.retryTimes",
+    no_effect="settingOnError.timeoutMs",
+    note={"settingOnError.ext": ("the same model is asked again", lambda v: bool(fields_of(v).get("backupLLMParam")))},
 )
 """Parameters that every node may have."""
 
 _LISTED = table(honoured="node_inputs node_outputs")
 
 _MODEL = table(
-    honoured="llmParam.systemPrompt llmParam.prompt",
+    honoured="llmParam.systemPrompt llmParam.prompt llmParam.enableChatHistory llmParam.chatHistoryRound visionParam",
     no_effect="llmParam.* fcParam.* batch.*",
     note={"llmParam.modelName": _MODEL_OF_THE_RUN, "llmParam.modleName": _MODEL_OF_THE_RUN},
     lossy={
-        "llmParam.enableChatHistory": ("the model sees no earlier turns of the conversation", unless(False, "false")),
         "llmParam.spCurrentTime": ("the model is not told the time", unless(False, "false")),
-        "fcParam": "the model has no tools, workflows or knowledge",
-        "fcParamVar": "the model has no tools, workflows or knowledge",
-        "visionParam": "the model is shown no files",
+        "fcParam": ("the model has no tools, workflows or knowledge", _has_items),
+        "fcParamVar": ("the model has no tools, workflows or knowledge", _has_items),
         "batchMode": ("runs once", unless("single")),
         "batch.batchEnable": "runs once",
     },
@@ -68,24 +70,17 @@ _INTENT = table(
 
 NODES: Mapping[str, Table] = {
     "start": table(
-        honoured="node_outputs.*.type node_outputs.*.items",
+        honoured="node_outputs.*.type node_outputs.*.items node_outputs.*.required node_outputs.*.defaultValue",
         no_effect="node_outputs.*.*",
-        note={
-            "node_outputs.*.required": ("the run asks for every input", lambda value: value is False),
-            "node_outputs.*.defaultValue": "the run asks for the input",
-        },
     ),
     "end": _LISTED
     | table(
-        no_effect="streamingOutput",
+        no_effect="streamingOutput content",
         lossy={
-            "terminatePlan": ("the variables are the result, without a text around them", unless("returnVariables")),
-            "content": "the variables are the result, without a text around them",
+            "terminatePlan": ("the variables are the result, without a text around them", _in_words),
         },
     ),
-    "llm": _LISTED
-    | _MODEL
-    | table(lossy={"llmParam.responseFormat": ("the model answers in words", lambda value: str(value) == "2")}),
+    "llm": _LISTED | _MODEL | table(honoured="llmParam.responseFormat"),
     "parameter-extractor": _LISTED | _MODEL | table(honoured="llmParam.responseFormat"),
     "question-classifier": _LISTED | _MODEL | _INTENT,
     "text2image": _LISTED
@@ -103,11 +98,9 @@ NODES: Mapping[str, Table] = {
         honoured="concurrentSize", note={"batchSize": ("every item is worked on", lambda value: str(value) != "1000")}
     ),
     "loop": table(
-        honoured="loopType loopCount variableParameters",
+        honoured="loopType loopCount variableParameters node_inputs node_outputs",
         lossy={
             "loopType": (f"ends after {MOST_PASSES:,} passes, if nothing ends it before", lambda v: v == "infinite"),
-            "node_inputs": "the loop runs over no list",
-            "node_outputs": "only variables of the loop are its outputs, by their names",
         },
     ),
     "http-request": _LISTED
@@ -145,15 +138,39 @@ FORM_FIELDS: Mapping[tuple[str, str], Table] = {
         no_effect="streamingOutput callTransferVoice chatHistoryWriting",
         note={"content": "the message is the result `answer` of the run, too"},
     ),
+    ("end", "answer"): _LISTED | table(honoured="terminatePlan content", no_effect="streamingOutput"),
     ("question", "human-input"): _LISTED
     | table(
-        honoured="question answer_type", no_effect="llmParam limit option_type options dynamic_option extra_output"
+        honoured="question option_type options dynamic_option",
+        no_effect="llmParam limit extra_output",
+        note={
+            "answer_type": (
+                "an answer is one of the options, or `other`; no model finds the option that is meant",
+                lambda value: value == "option",
+            )
+        },
+    ),
+    ("plugin", "tool"): _LISTED
+    | table(
+        no_effect="fcParam batch.*",
+        note={"apiParam": "`tools` of the services give the tool with the name of the plugin's"},
+        lossy={"batch.batchEnable": "runs once"},
+    ),
+    ("knowledge", "knowledge-retrieval"): _LISTED
+    | table(
+        no_effect="chatHistorySetting",
+        note={
+            "datasetParam": "`knowledge` of the services gives it; a passage has content, source and score, "
+            "where Coze has output, documentName and score"
+        },
     ),
     ("input", "human-input"): _LISTED | table(no_effect="outputSchema"),
     ("json_stringify", "code"): _LISTED,
     ("json_parse", "code"): _LISTED,
     ("loop_set_variable", "assigner"): _LISTED,
+    ("set_variable", "assigner"): _LISTED | table(no_effect="variableTypeMap"),
     ("break", "loop-end"): _LISTED,
+    ("continue", "template-transform"): _LISTED,
     ("http", "request"): _LISTED | _REQUEST | table(honoured="apiInfo headers params body.bodyType body.bodyData"),
 }
 """Coze's parameters of nodes that are read by `FORMS`, by Coze's type and Operad's."""
@@ -164,9 +181,20 @@ PLUGIN = _LISTED | table(honoured="apiParam", no_effect="fcParam")
 
 def remarks_of(graph: NodeGraph) -> Iterator[Remark]:
     """Yield the remarks on a workflow that was read from an archive of Coze; none for any other."""
+    if any(map(archived_data, graph.nodes)):
+        yield from _global_remarks(graph)
     for spec in graph.nodes:
         if (archived := archived_data(spec)) and spec.type in NODE_TYPES:
             yield from _node_remarks(spec, archived)
+
+
+def _global_remarks(graph: NodeGraph) -> Iterator[Remark]:
+    """Yield the remarks on variables of the user, the app and the system, whose values are not in the file."""
+    assigned = assigned_in(graph.nodes)
+    says = "begins empty, as its value at Coze is not in the file; give it a value in this node"
+    for name, given in constants_of(graph.nodes).items():
+        if global_name(given):
+            yield Owner(CONVERSATION).remark(name, Declared(Use.NOTE if name in assigned else Use.LOSSY, says))
 
 
 def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
@@ -174,24 +202,12 @@ def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
     owner = Owner(spec.id, title if isinstance(title, str) else "")
     yield from remarks_on(archived, AROUND, owner, Use.NOTE)
     given = fields_of(archived.get("parameters"))
-    if spec.type == "loop":
-        given = {**given, "node_outputs": _other_outputs(given, spec.id)}
     fields = FORM_FIELDS.get((str(archived.get("type")), spec.type)) or NODES.get(spec.type)
-    if fields and archived.get("type") != "plugin":
+    if fields and (archived.get("type") != "plugin" or spec.type == "tool"):
         yield from remarks_on(_with_mappings(given, "llmParam", "fcParam"), ANY_NODE | fields, owner)
     elif archived.get("type") == "plugin":
         yield from remarks_on(given, ANY_NODE | PLUGIN, owner)
         yield from _input_remarks(given, owner)
-
-
-def _other_outputs(given: Fields, loop: str) -> Fields:
-    """Return the outputs of a loop that are not its variables of the same names."""
-    variables = {str(each.get("name")) for each in each_of(given.get("variableParameters"))}
-    return {
-        name: each
-        for name, each in fields_of(given.get("node_outputs")).items()
-        if name not in variables or _value(fields_of(each).get("value")) != {"path": name, "ref_node": loop}
-    }
 
 
 def _input_remarks(given: Fields, owner: Owner) -> Iterator[Remark]:

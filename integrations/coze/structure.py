@@ -7,7 +7,9 @@ from collections.abc import Collection, Iterator, Sequence
 from dataclasses import replace
 from itertools import count
 
+from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.integrations.coze.constants import CONVERSATION, constants_of
 from operad.integrations.coze.nodes.containers import STARTS
 from operad.integrations.coze.translation import NO_NAMES, translate
 
@@ -30,7 +32,8 @@ class Structure:
         children: The nodes inside each container, by its id.
         plain_starts: For each container, its start node if Coze has no node for it, or None.
         ends: The ends if there are several, which become one at Coze; otherwise empty.
-        without_coze_node: The ids of nodes that Coze has no node for: those of `plain_starts` and `ends`.
+        constants: Coze's inputs for the variables of the conversation, by name.
+        without_coze_node: The ids of nodes that Coze has no node for: those of `plain_starts`, `ends` and `constants`.
         ids: Coze's ids by Operad's.
         merge: Coze's id of the variable_merge before the single end.
     """
@@ -52,7 +55,9 @@ class Structure:
             holder: next((spec for spec in self.children.get(holder, ()) if _is_plain_start(graph, spec)), None)
             for holder in holders
         }
+        self.constants = constants_of(graph.nodes)
         self.without_coze_node = {spec.id for spec in (*self.ends, *filter(None, self.plain_starts.values()))}
+        self.without_coze_node |= {CONVERSATION} if self.constants else set()
         self.ids, self.merge = self._numbered(ends)
 
     def _numbered(self, ends: Sequence[NodeSpec]) -> tuple[dict[str, str], str]:
@@ -60,7 +65,7 @@ class Structure:
         ids = {spec.id: spec.id for spec in self.graph.nodes if spec.id in self._kept_ids}
         if start := next((spec for spec in self.top if spec.type == "start"), None):
             ids.setdefault(start.id, START_ID)
-        if len(ends) == 1:
+        if len(ends := [*ends, *(spec for spec in self.top if _is_end_in_words(spec))]) == 1:
             ids.setdefault(ends[0].id, END_ID)
         written = list(self._in_order(self.top))
         node_ids = [spec.id for spec in (*written, *self.graph.nodes)]  # nodes without a place at Coze come last
@@ -88,6 +93,10 @@ class Structure:
     def leads_somewhere(self, edge: Edge) -> bool:
         """Return True if the target of an edge has a place at Coze."""
         return edge.target in self.ids and (edge.target not in self.without_coze_node or self.is_end(edge.target))
+
+
+def _is_end_in_words(spec: NodeSpec) -> bool:
+    return spec.type == "answer" and fields_of(spec.extra.get("coze")).get("type") == "end"
 
 
 def _is_nested(graph: NodeGraph, spec: NodeSpec, holders: set[str]) -> bool:

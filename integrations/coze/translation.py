@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
 from typing import Any, NamedTuple
 
 from pydantic import ValidationError
 
-from operad.flows.formats.shapes import Fields, fields_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of
 from operad.flows.node_graph import NodeSpec
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes import MAPPED
-from operad.integrations.coze.nodes.containers import STARTS
+from operad.integrations.coze.nodes.containers import ENDS_EARLY, STARTS
 from operad.integrations.coze.nodes.forms import FORMS, Form
-from operad.integrations.coze.nodes.models import DEFAULT_CLASS
+from operad.integrations.coze.nodes.models import DEFAULT_CLASS, THOUGHTS
 from operad.integrations.coze.nodes.plugins import (
     plugin_for,
     plugin_of,
@@ -40,6 +41,7 @@ _OUTPUTS: Mapping[str, Mapping[str, str]] = {
     "request": {"status_code": "statusCode"},
     "question-classifier": {"class_name": "classificationId"},
     "text2image": {"files": "data"},
+    "knowledge-retrieval": {"result": "outputList"},
 }
 
 
@@ -60,11 +62,8 @@ class Translated(NamedTuple):
 def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
     """Return Operad's type and parameters of a node of Coze; Coze's own if they have a form that Operad does not read."""
     coze_type, given = str(node["type"]), node.get("parameters")
-    for form in _forms(coze_type):
-        try:
-            return form.type, form.read(given, names)
-        except MISREAD:
-            continue
+    if coze_type == "loop" and ends_early(node):
+        given = {**fields_of(given), ENDS_EARLY: True}
     try:
         if coze_type == "plugin" and (plugin := plugin_of(given)):
             return plugin.type, read_plugin(plugin, given, names)
@@ -72,7 +71,39 @@ def read_node(node: Mapping[str, Any], names: Names) -> tuple[str, Any]:
             return kept_node
     except MISREAD:
         pass
+    for form in _forms(coze_type):
+        try:
+            params = form.read(given, names)
+            failure = _failure(given, output_names(form.type, params, given))
+            return form.type, {**params, "failure": failure} if failure else params
+        except MISREAD:
+            continue
     return f"{UNREAD}{coze_type}" if coze_type in NODE_TYPES else coze_type, given if given is not None else {}
+
+
+def ends_early(node: Mapping[str, Any]) -> bool:
+    """Return True if a break stands in a loop of Coze, or stood in it when it was read."""
+    return ENDS_EARLY in node or any(each.get("type") == "break" for each in each_of(node.get("nodes")))
+
+
+def _failure(given: Any, names: Mapping[str, str]) -> Fields:
+    """Return what happens after an error by the parameter `settingOnError`; empty for the end of the run."""
+    setting = fields_of(given.get("settingOnError"))
+    retries = setting.get("retryTimes")
+    made: Fields = {"retries": min(int(retries), 100), "wait": 0} if retries else {}
+    kind = (setting.get("processType") or 2) if setting.get("switch") is True else 1
+    if kind == 3:
+        return {**made, "then": "branch"}
+    if kind == 2:
+        theirs = fields_of(json.loads(setting.get("dataOnErr") or "{}"))
+        values: Fields = {}
+        for ours, name in names.items():
+            if name in theirs:
+                first, _, part = ours.partition(".")
+                value = theirs.pop(name)
+                values[first] = {**values.get(first, {}), part: value} if part else value
+        return {**made, "then": "values", "values": values | theirs}
+    return {**made, "then": "end"} if made else {}
 
 
 def _forms(coze_type: str) -> Iterator[Form]:
@@ -105,9 +136,25 @@ def translate(spec: NodeSpec, names: Names) -> Translated | None:
         params = NODE_TYPES[spec.type].params_type.model_validate(spec.params)
     except ValidationError:
         return None
-    if kind:
-        return Translated(kind.type, kind.icon, kind.write(params, names))
-    return Translated("plugin", _PLUGIN_ICON, write_plugin(plugin, params, names)) if plugin else None
+    written = kind.write(params, names) if kind else write_plugin(plugin, params, names) if plugin else {}
+    written = {**written, **_setting_on_error(spec, written)}
+    return Translated(kind.type, kind.icon, written) if kind else Translated("plugin", _PLUGIN_ICON, written)
+
+
+def _setting_on_error(spec: NodeSpec, written: Fields) -> Fields:
+    """Return what happens after an error in Coze's form; the inverse of `_failure`."""
+    failure = fields_of(fields_of(spec.params).get("failure"))
+    values = dict(fields_of(failure.get("values")))
+    data: Fields = {}
+    for ours, name in output_names(spec.type, spec.params, written).items():
+        first, _, part = ours.partition(".")
+        if first in values and (not part or part in fields_of(values[first])):
+            data[name] = fields_of(values[first])[part] if part else values.pop(first)
+    kind = {"values": 2, "branch": 3}.get(str(failure.get("then")))
+    retries = {"retryTimes": failure["retries"]} if failure.get("retries") else {}
+    text = json.dumps({**data, **values}, ensure_ascii=False)
+    made: Fields = {**({"processType": kind, "switch": True, "dataOnErr": text} if kind else {}), **retries}
+    return {"settingOnError": made} if made else {}
 
 
 def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
@@ -118,22 +165,41 @@ def output_names(ours: str, params: Any, given: Any) -> Mapping[str, str]:
         params: Operad's parameters of the node.
         given: Coze's parameters of the node, if it was read from an archive.
     """
-    if ours in ("llm", "variable-aggregator"):
-        try:
-            (name,) = given["node_outputs"] if ours == "llm" else [group["name"] for group in given["mergeGroups"]]
-        except MISREAD:
-            return {}
-        return {"text" if ours == "llm" else "output": str(name)}
-    if ours == "iteration":
-        try:
+    fields = fields_of(params)
+    try:
+        names = _output_names(ours, fields, given)
+    except MISREAD:
+        names = {}
+    return {**names, **(_ERROR_OUTPUTS if fields_of(fields.get("failure")).get("then") in ("branch", "values") else {})}
+
+
+_ERROR_OUTPUTS = {"error_message": "errorBody.errorMessage", "error_type": "errorBody.errorCode"}
+
+
+def _output_names(ours: str, params: Fields, given: Any) -> Mapping[str, str]:
+    if plugin := plugin_for(ours, params):
+        return dict([plugin.output])
+    match ours:
+        case "llm" if "output_schema" in params:
+            return {f"structured_output.{name}": str(name) for name in given["node_outputs"] if name != THOUGHTS}
+        case "llm":
+            (name,) = [each for each in given["node_outputs"] if each != THOUGHTS or len(given["node_outputs"]) == 1]
+            return {"text": str(name)}
+        case "tool":
+            return {f"json.{name}": str(name) for name in given["node_outputs"]}
+        case "human-input" if "actions" in params and not params.get("inputs"):
+            return {"action": "optionContent"}
+        case "variable-aggregator" if "groups" in params:
+            return {f"{group['name']}.output": str(group["name"]) for group in given["mergeGroups"]}
+        case "variable-aggregator":
+            (group,) = given["mergeGroups"]
+            return {"output": str(group["name"])}
+        case "iteration":
             (item,), (output,) = given["node_inputs"], given["node_outputs"]
             pairs = (("item", str(item["name"])), ("output", str(output)))
             return {operad_name: coze_name for operad_name, coze_name in pairs if operad_name != coze_name}
-        except MISREAD:
-            return {}
-    if plugin := plugin_for(ours, fields_of(params)):
-        return dict([plugin.output])
-    return _OUTPUTS.get(ours, {})
+        case _:
+            return _OUTPUTS.get(ours, {})
 
 
 def is_readable_container(node: Mapping[str, Any]) -> bool:

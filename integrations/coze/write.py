@@ -11,19 +11,20 @@ from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.coze.ends import ICONS, write_ends
 from operad.integrations.coze.names import Names
+from operad.integrations.coze.nodes.containers import ENDS_EARLY
 from operad.integrations.coze.nodes.models import DEFAULT_CLASS
 from operad.integrations.coze.notes import (
     NAME,
     archived_data,
     changed_params,
     data_to_keep,
-    is_unchanged,
+    kept_node,
     with_note,
     write_note,
 )
 from operad.integrations.coze.ports import port_name
 from operad.integrations.coze.structure import END_ID, Structure
-from operad.integrations.coze.translation import UNREAD, output_names, translate, write_node
+from operad.integrations.coze.translation import output_names, write_node
 
 # Positions of nodes: columns by the longest path to a node, rows in the order of the nodes.
 
@@ -64,7 +65,7 @@ class Writer:
         outputs = {
             spec.id: output_names(spec.type, spec.params, archived_data(spec).get("parameters")) for spec in graph.nodes
         }
-        self.names = Names(self.structure.ids, outputs, VariableTypes(graph).of)
+        self.names = Names(self.structure.ids, outputs, VariableTypes(graph).of, self.structure.constants)
         self.name = _file_name(graph.name)
 
     @property
@@ -130,10 +131,8 @@ class Writer:
         coze_type, parameters = written.type, written.parameters
         note: Fields = {"id": spec.id} if structure.ids[spec.id] != spec.id else {}
         archived = archived_data(spec)
-        if archived and is_unchanged(archived, spec, self.names):
-            coze_type, parameters = str(archived["type"]), archived.get("parameters")
-        elif archived and spec.type.removeprefix(UNREAD) == archived.get("type") and not translate(spec, self.names):
-            coze_type, parameters = str(archived["type"]), spec.params
+        if kept := kept_node(archived, spec, self.names):
+            coze_type, parameters = str(kept["type"]), kept.get("parameters")
         else:
             note |= data_to_keep(spec, written, self.names)
             parameters = changed_params(archived, spec, written, self.names)
@@ -143,7 +142,7 @@ class Writer:
             note["start"] = start.id if start else ""
         node: Fields = {"id": structure.ids[spec.id], "type": coze_type}
         if archived:
-            node |= {key: value for key, value in archived.items() if key not in ("parameters", "type")}
+            node |= {key: value for key, value in archived.items() if key not in ("parameters", "type", ENDS_EARLY)}
         else:
             node["title"] = {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
             node |= {"icon": ICONS + written.icon, "description": "", "position": {"x": place[0], "y": place[1]}}
@@ -199,16 +198,13 @@ class Writer:
         if isinstance(archived_port := edge.extra.get(NAME), str):
             return archived_port
         spec = self._graph.by_id[edge.source]
-        node = translate(spec, self.names)
         if edge.source in self.structure.plain_starts:
             return f"{self._coze_type(spec)}-output"
-        return port_name(node, edge.port)
+        return port_name(self._coze_type(spec), spec.params, edge.port)
 
     def _coze_type(self, spec: NodeSpec) -> str:
-        """Return Coze's type of a node: that of its archive as long as it has not changed."""
-        archived = archived_data(spec)
-        is_kept = archived and is_unchanged(archived, spec, self.names)
-        return str(archived["type"]) if is_kept else write_node(spec, self.names).type
+        """Return Coze's type of a node: that of its archive as long as at most its texts have changed."""
+        return str((kept_node(archived_data(spec), spec, self.names) or write_node(spec, self.names)._asdict())["type"])
 
     def _is_last_class(self, edge: Edge) -> bool:
         params = fields_of(self._graph.by_id[edge.source].params)

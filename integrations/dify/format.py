@@ -17,7 +17,7 @@ The variables of a conversation become a node, the first one. Values from outsid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -38,10 +38,12 @@ from operad.integrations.dify.nodes.flow import INPUTS
 from operad.integrations.dify.read import as_app, as_bare, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
 from operad.integrations.dify.write import EXTRA, Writer, kept, plain, values_of
+from operad.operators.conditions import LENGTHS, Condition
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.nodes.containers import LoopParams
 from operad.operators.nodes.extractor import ExtractorParams
-from operad.operators.nodes.flow import StartParams
+from operad.operators.nodes.flow import IfElseParams, StartParams
 from operad.operators.nodes.values import AssignerParams, CodeParams
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.values.errors import InvalidError, Issue
@@ -137,8 +139,20 @@ def _param_losses(params: Any) -> Iterator[str]:
             yield "a parameter is an object, which is not read out of texts there"
         case AssignerParams():
             yield from _assignment_losses(params)
+        case LoopParams():
+            yield from _condition_losses(params.break_conditions)
+            if params.lists or params.collected:
+                yield "lists, collected: a loop goes through no lists there, and gives only its variables"
+        case IfElseParams():
+            yield from _condition_losses([each for case in params.cases for each in case.conditions])
         case _:
             pass
+
+
+def _condition_losses(conditions: Sequence[Condition]) -> Iterator[str]:
+    for each in conditions:
+        if each.operator in LENGTHS:
+            yield f"{each.variable}: there is no comparison {each.operator!r} there"
 
 
 def _input_losses(params: StartParams) -> Iterator[str]:

@@ -56,7 +56,7 @@ _MEMORY = (
 _PAIRS = ":array*(key:string value:string*)"
 
 KINDS: Mapping[str, Kind] = {
-    START: Kind("Start", 1.1, "#7EE787", "startInputType:options=chatInput|formInput formTitle:string "
+    START: Kind("Start", 1.2, "#7EE787", "startInputType:options=chatInput|formInput|webhookTrigger formTitle:string "
         "formDescription:string formInputTypes:array(type:options=string|number|boolean|options label:string name:string "
         "addOptions:array(option:string)) startEphemeralMemory:boolean startState:array(key:string value:string) "
         "startPersistState:boolean"),
@@ -76,7 +76,8 @@ KINDS: Mapping[str, Kind] = {
         "humanInputEnableFeedback:boolean"),
     LOOP: Kind("Loop", 1.2, "#FFA07A", f"loopBackToNode:asyncOptions maxLoopCount:number fallbackMessage:string* "
         f"loop{_STATE}"),
-    ITERATION: Kind("Iteration", 1, "#9C89B8", "iterationInput:string*"),
+    ITERATION: Kind("Iteration", 1, "#9C89B8", "iterationInput:string* "
+        "iterationOutputStructure:options=aggregatedText|jsonArray"),
     HTTP: Kind("HTTP", 1.1, "#FF7F7F", f"method:options=GET|POST|PUT|DELETE|PATCH url:string* headers{_PAIRS} "
         f"queryParams{_PAIRS} bodyType:options=json|raw|formData|xWwwFormUrlencoded body:string* "
         "responseType:options=json|text|arraybuffer|base64"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from operad.flows.formats.fields import Owner, Remark, Table, is_set, remarks_on, table
+from operad.flows.formats.fields import Behaviour, Owner, Remark, Table, is_set, remarks_on, table, unless
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.flowise import kinds
@@ -21,7 +21,7 @@ _BUILT_IN = "the model has no tools of its vendor; name tools under Tools"
 _KNOWLEDGE = "the agent looks nothing up; add a retriever before it, or a tool that searches"
 
 
-def _fields(kind: str, **more: Mapping[str, str]) -> Table:
+def _fields(kind: str, **more: Mapping[str, Behaviour]) -> Table:
     """Return the declarations of the fields of one kind: those of its dialog are honoured, unless `more` says otherwise."""
     names = [str(field["name"]) for field in kinds.fields_of_kind(kind)]
     loads = [f"{field['name']}Config" for field in kinds.fields_of_kind(kind) if field.get("loadConfig")]
@@ -55,6 +55,9 @@ FIELDS: Mapping[str, Table] = {
             "agentKnowledgeDocumentStores": _KNOWLEDGE,
             "agentKnowledgeVSEmbeddings": _KNOWLEDGE,
         },
+    ),
+    kinds.ITERATION: _fields(
+        kinds.ITERATION, lossy={"iterationOutputStructure": ("the results are one text", unless("aggregatedText"))}
     ),
     kinds.CLASSIFIER: _fields(kinds.CLASSIFIER, lossy={"conditionAgentOverrideSystemPrompt": _OVERRIDE})
     | table(no_effect="conditionAgentSystemPrompt"),

@@ -242,6 +242,15 @@ class LoopParams(NodeParams):
         default_factory=list[Condition],
         description="When it ends, looked at before each pass; of a node inside, what it gave in the pass before.",
     )
+    lists: Annotated[list[Argument], ADVANCED] = Field(
+        default_factory=list[Argument],
+        description="Lists that it goes through: inside, each name is the item of the pass. It ends with the shortest.",
+    )
+    collected: Annotated[list[Argument], ADVANCED] = Field(
+        default_factory=list[Argument],
+        description="Outputs by name: a list of what a variable of a node inside was in each pass, without null, or a "
+        "variable of the loop itself.",
+    )
 
 
 class Loop(_Container[LoopParams]):
@@ -268,35 +277,47 @@ class Loop(_Container[LoopParams]):
         return (_body(self),)
 
     def outputs(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Return the types of the loop's variables and of ``rounds``."""
-        return {variable.name: variable.type for variable in self.params.variables} | {"rounds": T.NUMBER}
+        """Return the types of the loop's variables, of the collected lists and of ``rounds``."""
+        own = {variable.name: variable.type for variable in self.params.variables}
+        collected = {
+            name: own.get(value.variable, T.ANY) if value.node == self.get_id() else type_of(value).array
+            for name, value in self.params.collected
+        }
+        return {**own, **collected, "rounds": T.NUMBER}
 
     def inside(self, type_of: TypeOf) -> Mapping[str, VariableType]:
-        """Return the types of the loop's variables and of ``index``."""
-        return {variable.name: variable.type for variable in self.params.variables} | {"index": T.NUMBER}
+        """Return the types of the loop's variables, of the items of its lists and of ``index``."""
+        items = {name: type_of(value).item or T.ANY for name, value in self.params.lists}
+        return {variable.name: variable.type for variable in self.params.variables} | items | {"index": T.NUMBER}
 
     @cached_property
     def references(self) -> Sequence[Reference]:
-        """Variables of other nodes that the initial values and the conditions refer to."""
+        """Variables of other nodes that the lists, the initial values and the conditions refer to."""
         inside = self.body.graph().operators if self.body else ()
-        initial = list(references_in(LoopParams, {"variables": self.params.variables}))
-        return [*initial, *(each for each in self._condition_references if each.selector.node not in inside)]
+        lists = [each._replace(accepts=ARRAYS) for each in self._references("lists")]
+        initial = [*lists, *self._references("variables")]
+        return [*initial, *(each for each in self._references("break_conditions") if each.selector.node not in inside)]
+
+    def _references(self, name: str) -> Sequence[Reference]:
+        """Return the variables of other nodes that a parameter refers to."""
+        found = references_in(LoopParams, {name: getattr(self.params, name)})
+        return [each for each in found if each.selector.node != self.get_id()]
 
     @property
     def results(self) -> Sequence[tuple[str, Selector]]:
-        """Variables that the conditions refer to after a pass: of nodes inside, and of nodes before the loop."""
-        return [(each.where, each.selector) for each in self._condition_references]
-
-    @cached_property
-    def _condition_references(self) -> Sequence[Reference]:
-        """Variables of other nodes that the conditions refer to."""
-        found = references_in(LoopParams, {"break_conditions": self.params.break_conditions})
-        return [each for each in found if each.selector.node != self.get_id()]
+        """Variables that the conditions refer to after a pass, of nodes inside and before the loop, and collected ones."""
+        return [
+            (each.where, each.selector) for name in ("break_conditions", "collected") for each in self._references(name)
+        ]
 
     def faults(self, type_of: TypeOf) -> Iterator[Fault]:
         """Yield faults: duplicate names, initial values of a wrong type, and conditions that are invalid here."""
         names = [variable.name for variable in self.params.variables]
-        yield from duplicate_faults("variables", names)
+        yield from duplicate_faults("variables", [*names, *(name for name, _ in self.params.lists)])
+        yield from duplicate_faults("collected", [name for name, _ in self.params.collected])
+        for name, value in self.params.collected:
+            if value.node == self.get_id() and value.variable not in names:
+                yield Fault("collected", f"{name!r}: {value.variable!r} is not a variable of this loop")
         for number, variable in enumerate(self.params.variables):
             initial = variable.value
             if not isinstance(initial, Selector) and not fits(initial, variable.type):
@@ -323,15 +344,21 @@ class Loop(_Container[LoopParams]):
             for variable in self.params.variables
         }
         passes = 0
+        lists = {name: items_of(self, call, value) for name, value in self.params.lists}
+        shortest = min(map(len, lists.values()), default=self.params.loop_count)
+        if shortest > self.params.loop_count:
+            raise NodeError(
+                f"{self._who}: its lists have {shortest:,} items, and loop_count is {self.params.loop_count}"
+            )
+        collected: dict[str, list[Any]] = {name: [] for name, _ in self.params.collected}
         carried: dict[str, Any] = {}
         parts: list[WorkflowMessage] = []
         own_names = {variable.name for variable in self.params.variables}
         inside_ids = _body(self).graph().operators
         others = {selector: call.get(selector) for _, selector in self.results if selector.node not in inside_ids}
-        while passes < self.params.loop_count and not self._has_ended({**values, "index": passes}, others):
-            inside = _inner_call(
-                call, self.get_id(), {**values, "index": passes}, self._current_conversation(call, carried)
-            )
+        while passes < shortest and not self._has_ended({**values, "index": passes}, others):
+            own = {**values, **{name: items[passes] for name, items in lists.items()}, "index": passes}
+            inside = _inner_call(call, self.get_id(), own, self._current_conversation(call, carried))
             try:
                 message = await run_nested(_body(self), inside, MapItem(self.get_id(), passes))
             except BudgetError:
@@ -344,11 +371,14 @@ class Loop(_Container[LoopParams]):
             others = {
                 selector: value for (_, selector), value in zip(self.results, message.outputs["results"], strict=True)
             }
+            for name, selector in self.params.collected:
+                collected[name] += [] if (value := others.get(selector)) is None else [value]
             parts += [message] if message.parts else []
             passes += 1
             if message.outputs["ended"]:
                 break
-        return NodeResult({**values, "rounds": passes, **carried}, parts=tuple(parts))
+        own = {name: values.get(each.variable) for name, each in self.params.collected if each.node == self.get_id()}
+        return NodeResult({**values, **collected, **own, "rounds": passes, **carried}, parts=tuple(parts))
 
     def _has_ended(self, values: Values, others: Mapping[Selector, Any]) -> bool:
         """Return True if the conditions for the end of the loop hold.

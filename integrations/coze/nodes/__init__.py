@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.shapes import Fields
-from operad.integrations.coze.inputs import declared, input_of, operad_type
+from operad.integrations.coze.inputs import declared, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.conditions import read_condition, write_condition
 from operad.integrations.coze.nodes.containers import CONTAINERS
@@ -23,19 +23,31 @@ from operad.operators.nodes.flow import EndParams, IfElseParams, StartParams
 
 
 def _write_start(params: StartParams, names: Names) -> Fields:
-    return {"node_outputs": declared(params.variables)}
+    outputs = declared(params.variables)
+    for name, value in params.defaults.items():
+        outputs[name] |= {"required": False, **({} if value is None else {"defaultValue": value})}
+    return {"node_outputs": outputs}
 
 
 def _read_start(given: Any, names: Names) -> Fields:
-    return {"variables": [[name, operad_type(kind)] for name, kind in given.get("node_outputs", {}).items()]}
+    variables = given.get("node_outputs", {})
+    defaults = {
+        name: each.get("defaultValue")
+        for name, each in variables.items()
+        if each.get("required") is False or each.get("defaultValue") not in (None, "")
+    }
+    read: Fields = {"variables": [[name, operad_type(kind)] for name, kind in variables.items()]}
+    return {**read, "defaults": defaults} if defaults else read
 
 
 def _write_end(params: EndParams, names: Names) -> Fields:
-    inputs = [input_of(name, names.reference(selector)) for name, selector in params.outputs]
+    inputs = [names.input(name, selector) for name, selector in params.outputs]
     return {"node_inputs": inputs, "terminatePlan": "returnVariables"}
 
 
 def _read_end(given: Any, names: Names) -> Fields:
+    if given.get("terminatePlan") == "useAnswerContent":
+        raise ValueError("an answer in words")
     return {"outputs": names.arguments(given.get("node_inputs"))}
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from operad.flows.formats.shapes import Fields, each_of
-from operad.integrations.coze.inputs import coze_type, input_of, literal, operad_type
+from operad.integrations.coze.constants import literal_value
+from operad.integrations.coze.inputs import coze_type, literal, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.node_mapping import NodeMapping
 from operad.operators.nodes.containers import IterationParams, LoopParams, LoopVariable
@@ -21,7 +22,7 @@ def _write_iteration(params: IterationParams, names: Names) -> Fields:
     return {
         "batchSize": literal("1000", "integer"),
         "concurrentSize": literal(str(params.concurrency), "integer"),
-        "node_inputs": [input_of("item", names.reference(params.iterator_selector))],
+        "node_inputs": [names.input("item", params.iterator_selector)],
         "node_outputs": {"output": {"value": result}},
     }
 
@@ -31,18 +32,21 @@ def _read_iteration(given: Any, names: Names) -> Fields:
     ((_, output),) = given["node_outputs"].items()
     concurrency = int(given.get("concurrentSize", literal("10"))["value"]["content"])
     return {
-        "iterator_selector": names.selector(iterated_input["input"]["value"]),
-        "output_selector": names.selector(output["value"]["value"]),
+        "iterator_selector": names.variable(iterated_input["input"]),
+        "output_selector": names.variable(output["value"]),
         **({"concurrency": concurrency} if concurrency != 10 else {}),
     }
 
 
 def _write_loop(params: LoopParams, names: Names) -> Fields:
-    count = literal(str(params.loop_count), "integer")
-    variables = [_write_variable(each, names) for each in params.variables]
+    outputs = {name: {"value": {"type": "list", **names.given(selector)}} for name, selector in params.collected}
     return {
-        "loopType": "count", "loopCount": count, "variableParameters": variables, "node_inputs": [], "node_outputs": {}
-    }  # fmt: skip
+        "loopType": "array" if params.lists else "count",
+        "loopCount": literal(str(params.loop_count), "integer"),
+        "variableParameters": [_write_variable(each, names) for each in params.variables],
+        "node_inputs": [names.input(name, selector) for name, selector in params.lists],
+        "node_outputs": outputs,
+    }
 
 
 def _write_variable(variable: LoopVariable, names: Names) -> Fields:
@@ -55,16 +59,31 @@ MOST_PASSES = 1000
 """Maximum number of passes of a loop that Coze does not end by itself."""
 
 
+ENDS_EARLY = "ends_early"
+"""Key of a loop with a break inside; one over a list without a break and variables is read as an iteration."""
+
+
 def _read_loop(given: Any, names: Names) -> Fields:
-    if given["loopType"] not in ("count", "infinite"):
-        raise ValueError(given["loopType"])
-    variables: list[Any] = []
-    for each in each_of(given.get("variableParameters")):
-        value: Any = each["input"]["value"]
-        is_reference = isinstance(value, Mapping)
-        variables.append([each["name"], operad_type(each["input"]), names.selector(value) if is_reference else value])
-    count = int(given["loopCount"]["value"]["content"]) if given["loopType"] == "count" else MOST_PASSES
-    return {"loop_count": count, **({"variables": variables} if variables else {})}
+    kind, lists = given["loopType"], names.arguments(given.get("node_inputs"))
+    if kind not in ("array", "count", "infinite") or (kind == "array" and not lists):
+        raise ValueError(kind)
+    variables = [
+        [each["name"], *_read_variable(each["input"], names)] for each in each_of(given.get("variableParameters"))
+    ]
+    collected = [[name, names.variable(output["value"])] for name, output in given["node_outputs"].items()]
+    if kind == "array" and len(lists) == len(collected) == 1 and not (variables or given.get(ENDS_EARLY)):
+        raise ValueError("an iteration")
+    count = int(literal_value(given["loopCount"])) if kind == "count" else MOST_PASSES
+    read: Fields = {"loop_count": count}
+    read |= {"variables": variables} if variables else {}
+    read |= {"lists": lists} if kind == "array" else {}
+    return {**read, "collected": collected} if collected else read
+
+
+def _read_variable(given: Any, names: Names) -> list[Any]:
+    """Return the type and the first value of a variable of a loop."""
+    is_literal = not isinstance(given["value"], Mapping)
+    return [operad_type(given), literal_value(given) if is_literal else names.variable(given)]
 
 
 CONTAINERS: Mapping[str, NodeMapping] = {

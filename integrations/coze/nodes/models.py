@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from operad.flows.formats.shapes import Fields
-from operad.integrations.coze.inputs import by_name, coze_type, declared, input_of, literal, operad_type
+from operad.flows.formats.shapes import Fields, fields_of, list_of
+from operad.integrations.coze.inputs import by_name, coze_type, declared, literal, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.node_mapping import NodeMapping
 from operad.operators.nodes.extractor import ExtractorParams
 from operad.operators.nodes.files import ImageParams
 from operad.operators.nodes.models import ClassifierParams, LLMParams
-from operad.operators.variables import VariableType
+from operad.operators.variables import Selector, VariableType
 
 T = VariableType
 
@@ -45,11 +45,44 @@ def _write_llm(params: LLMParams, names: Names) -> Fields:
 def _read_llm(given: Any, names: Names) -> Fields:
     if _is_extractor(given):
         raise ValueError("a parameter-extractor")
-    model, inputs = _read_model_params(given), given.get("node_inputs")
-    return {
-        "system": names.text(model.get("systemPrompt", ""), inputs),
-        "user": names.text(model.get("prompt", ""), inputs),
-    }
+    model = _read_model_params(given)
+    shown = list_of(given.get("visionParam"))
+    inputs = [*list_of(given.get("node_inputs")), *shown]
+    user = names.text(model.get("prompt", ""), inputs)
+    read: Fields = {"system": names.text(model.get("systemPrompt", ""), inputs), "user": user}
+    if str(model.get("enableChatHistory")).lower() == "true":
+        turns = model.get("chatHistoryRound")
+        read |= {"user": "", "memory": [None if turns is None else int(turns), user]}
+    if files := [each for _, each in names.arguments(shown) if Selector(*each).in_text not in user]:
+        read["files"] = files
+    outputs = fields_of(given["node_outputs"])
+    read |= {"separate_thoughts": True} if THOUGHTS in outputs and len(outputs) > 1 else {}
+    fields = {name: kind for name, kind in outputs.items() if name != THOUGHTS}
+    if str(model.get("responseFormat")) == "2" or len(fields) > 1:
+        read["output_schema"] = _schema({"type": "object", "properties": fields})
+    return read
+
+
+THOUGHTS = "reasoning_content"
+"""Output of an llm node with what the model thought, by the same name as in Operad."""
+
+
+def _schema(kind: Fields) -> Fields:
+    """Return the JSON Schema of a type in Coze's form."""
+    made: Fields = {"description": kind["description"]} if kind.get("description") else {}
+    match kind["type"]:
+        case "list":
+            return {**made, "type": "array", "items": _schema(kind["items"])}
+        case "object" if properties := fields_of(kind.get("properties")):
+            inner = {name: _schema(each) for name, each in properties.items()}
+            return {**made, "type": "object", "properties": inner, "required": list(inner)}
+        case str() as name:
+            return {**made, "type": {"float": "number"}.get(name, name if name in _JSON_TYPES else "string")}
+        case _:
+            raise ValueError(kind)
+
+
+_JSON_TYPES = ("integer", "number", "boolean", "object")
 
 
 def _write_extractor(params: ExtractorParams, names: Names) -> Fields:
@@ -60,7 +93,7 @@ def _write_extractor(params: ExtractorParams, names: Names) -> Fields:
     }
     return {
         "llmParam": _model_params("2", instruction, "{{query}}"),
-        "node_inputs": [input_of("query", names.reference(params.query)), *inputs],
+        "node_inputs": [names.input("query", params.query), *inputs],
         "node_outputs": outputs,
     }
 
@@ -75,10 +108,10 @@ def _is_extractor(given: Any) -> bool:
 def _read_extractor(given: Any, names: Names) -> Fields:
     if not _is_extractor(given):
         raise ValueError("no query")
-    query = next(each["input"]["value"] for each in given["node_inputs"] if each["name"] == "query")
+    query = next(each["input"] for each in given["node_inputs"] if each["name"] == "query")
     inputs = [each for each in given["node_inputs"] if each["name"] != "query"]
     return {
-        "query": names.selector(query),
+        "query": names.variable(query),
         "parameters": [
             [kind.get("description", ""), name, operad_type(kind)] for name, kind in given["node_outputs"].items()
         ],
@@ -92,7 +125,7 @@ def _write_classifier(params: ClassifierParams, names: Names) -> Fields:
     return {
         "intents": [{"name": name} for name in classes],
         "llmParam": {"prompt": literal("{{query}}"), "systemPrompt": literal(instruction)},
-        "node_inputs": [input_of("query", names.reference(params.query_variable_selector)), *inputs],
+        "node_inputs": [names.input("query", params.query_variable_selector), *inputs],
         "node_outputs": declared([("classificationId", T.NUMBER)]),
     }
 
@@ -102,7 +135,7 @@ def _read_classifier(given: Any, names: Names) -> Fields:
     system = given.get("llmParam", {}).get("systemPrompt", literal(""))["value"]["content"]
     instruction = names.text(system, inputs)
     return {
-        "query_variable_selector": names.selector(first["input"]["value"]),
+        "query_variable_selector": names.variable(first["input"]),
         "classes": [each["name"] for each in given["intents"]],
         **({"instruction": instruction} if instruction else {}),
     }

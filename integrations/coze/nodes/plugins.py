@@ -103,7 +103,7 @@ def write_plugin(plugin: Plugin, params: Any, names: Names) -> Fields:
             given, used = names.value(value)
             text_inputs += (each for each in used if each not in text_inputs)
         else:
-            given = {"value": names.reference(value)}
+            given = names.given(value)
         inputs.append({"name": coze_input, "input": given})
     inputs += ({"name": key, "input": {"type": "string", "value": value}} for key, value in plugin.fixed.items())
     return {
@@ -119,7 +119,7 @@ def read_plugin(plugin: Plugin, given: Any, names: Names) -> Fields:
     params: Fields = dict([plugin.when]) if plugin.when else {}
     for operad_param, coze_input in plugin.inputs.items():
         if operad_param == "variable_selector":
-            params[operad_param] = names.selector(inputs[coze_input]["value"])
+            params[operad_param] = names.variable(inputs[coze_input])
         else:
             params[operad_param] = names.read_value(inputs[coze_input], given["node_inputs"])
     return params

@@ -8,11 +8,11 @@ from keyword import iskeyword
 from typing import Any
 
 from operad.flows.formats.shapes import Fields
-from operad.integrations.coze.inputs import declared, input_of, operad_type
+from operad.integrations.coze.inputs import declared, operad_type
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.node_mapping import NodeMapping
 from operad.operators.nodes.http import HttpParams
-from operad.operators.nodes.values import AggregatorParams, CodeParams, TemplateParams
+from operad.operators.nodes.values import AggregatorParams, CodeParams, Group, TemplateParams
 from operad.operators.variables import VariableType
 
 T = VariableType
@@ -97,7 +97,7 @@ def _write_code(params: CodeParams, names: Names) -> Fields:
     return {
         "code": python if is_python else _write_javascript(params.code),
         "language": _PYTHON if is_python else _JAVASCRIPT,
-        "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
+        "node_inputs": [names.input(name, selector) for name, selector in params.variables],
         "node_outputs": declared(params.outputs),
     }
 
@@ -126,7 +126,7 @@ def _write_template(params: TemplateParams, names: Names) -> Fields:
     return {
         "concatParams": [{"name": "concatResult", "input": {"type": "string", "value": params.template}}],
         "method": "concat",
-        "node_inputs": [input_of(name, names.reference(selector)) for name, selector in params.variables],
+        "node_inputs": [names.input(name, selector) for name, selector in params.variables],
         "node_outputs": declared([("output", T.STRING)]),
     }
 
@@ -139,13 +139,16 @@ def _read_template(given: Any, names: Names) -> Fields:
 
 
 def _write_aggregator(params: AggregatorParams, names: Names) -> Fields:
-    group = {"name": "output", "variables": [names.merged(selector) for selector in params.variables]}
-    return {"mergeGroups": [group], "node_outputs": {"output": {"value": None}}}
+    groups = params.groups or [Group("output", params.variables)]
+    merged = [{"name": each.name, "variables": list(map(names.merged, each.variables))} for each in groups]
+    return {"mergeGroups": merged, "node_outputs": {each.name: {"value": None} for each in groups}}
 
 
 def _read_aggregator(given: Any, names: Names) -> Fields:
-    (group,) = given["mergeGroups"]
-    return {"variables": [names.read_merged(each) for each in group["variables"]]}
+    groups = [(group["name"], [names.variable(each) for each in group["variables"]]) for group in given["mergeGroups"]]
+    return (
+        {"variables": groups[0][1]} if len(groups) == 1 else {"variables": [], "groups": [[*each] for each in groups]}
+    )
 
 
 def _write_http(params: HttpParams, names: Names) -> Fields:

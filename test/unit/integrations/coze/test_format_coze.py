@@ -275,7 +275,7 @@ def test_ends_that_were_changed_there_stay_one():
     flow["nodes"][-1]["parameters"]["node_inputs"].pop()
     graph = load(archive_of(flow, "workflow"))
     assert [node.type for node in graph.nodes].count("end") == 1
-    assert graph.by_id["900001"].params == {"outputs": [["a", ["a", graph.nodes[-2].id]]]}
+    assert graph.by_id["900001"].params == {"outputs": [["a", ["a.output", graph.nodes[-2].id]]]}
     assert load(dump(graph)) == graph
 
 
@@ -354,9 +354,9 @@ FOREIGN = {
 
 def test_what_others_made_is_read_and_written_back():
     graph = load(archive_of(FOREIGN))
-    assert graph.by_id["197398"].params == {"system": "", "user": "See {{#140349.data.content#}} and {{ x }}"}
+    assert graph.by_id["197398"].params == {"system": "", "user": "See {{#140349.json.data.content#}} and {{ x }}"}
     assert graph.by_id["900001"].params == {"outputs": [["said", ["text", "197398"]]]}
-    assert graph.by_id["140349"].type == "plugin"
+    assert graph.by_id["140349"].type == "tool"
     assert flow_of(dump(graph)) == FOREIGN
     assert load(dump(graph)) == graph
     assert losses(graph) == []
