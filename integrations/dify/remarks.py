@@ -28,7 +28,16 @@ from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
-from operad.integrations.dify.typed_fields import CONFIG_TYPES, FILE_TYPES, typed_fields, with_types
+from operad.integrations.dify.typed_fields import (
+    AROUND_TYPES,
+    CONFIG_TYPES,
+    EDGE_TYPES,
+    FILE_TYPES,
+    default_value_remarks,
+    typed_fields,
+    variable_remarks,
+    with_types,
+)
 from operad.integrations.dify.write import EXTRA, Writer, kept, read_type, values_of
 from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector, Text
@@ -278,16 +287,15 @@ NODES: Mapping[str, Table] = {**_NODES, "request": _NODES["http-request"]}
 """Fields of the `data` of each node type that runs here, in addition to `ANY_NODE`; `check` reports other types."""
 
 
-AROUND = table(
-    honoured="id parentId data",
-    no_effect="type position positionAbsolute selected sourcePosition targetPosition width height zIndex extent "
-    "draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
+AROUND = AROUND_TYPES | table(
+    honoured="id data",
+    no_effect="type selected sourcePosition targetPosition extent draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
 )
 """Fields around a node's `data`: positions and sizes on the canvas."""
 
-EDGE = table(
-    honoured="source sourceHandle target",
-    no_effect="id targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
+EDGE = EDGE_TYPES | table(
+    honoured="source target",
+    no_effect="targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
 )
 
 _OF_THE_PAGE = "has no effect on a result and is dropped"
@@ -447,6 +455,7 @@ def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> It
     nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
     yield from remarks_on(root, FILE_TYPES, Owner(), None)
     yield from remarks_on(root, FILE, Owner())
+    yield from variable_remarks(fields_of(root.get("workflow")))
     for node in nodes:
         yield from _node_remarks(node, ours)
     for edge in each_of(graph.get("edges")):
@@ -461,6 +470,7 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remar
     kind = named if named in TRIGGERS else read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
     yield from remarks_on(data, typed_fields(data.get("type")), owner, None)
+    yield from default_value_remarks(data, owner)
     if kind == "trigger-schedule":
         yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
     data = with_types(data)  # without the fields that are named already
