@@ -324,7 +324,7 @@ def read(text: YamlValues, name: str) -> NodeGraph:
         notes=notes,
     )
     canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
+    rest_of_file: Fields = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
     rest_of_file["config"] = config_of(text.value) if has_config(text.value) else None
     return _with_extra(whole_graph, nodes, links, rest_of_file)
 

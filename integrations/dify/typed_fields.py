@@ -212,7 +212,7 @@ FILE_TYPES = typed(
         "version": str | None,
         "app.name": str,
         "dependencies": _MAPPINGS | None,
-        **{path: _MAPPINGS | None for path in _VARIABLES},
+        **dict.fromkeys(_VARIABLES, _MAPPINGS | None),
         **{f"{path}.{name}": str for path in _VARIABLES for name in ("id", "name", "description")},
         **{f"{path}.selector": _TEXTS for path in _VARIABLES},
         "workflow.rag_pipeline_variables": list[Any] | None,
@@ -230,7 +230,7 @@ AROUND_TYPES = typed({"parentId": str | None}) | typed(
         "position": _MAPPING,
         "positionAbsolute": _MAPPING | None,
         **{f"{point}.{axis}": StrictFloat for point in _POINTS for axis in "xy"},
-        **{name: StrictFloat | None for name in ("width", "height", "zIndex")},
+        **dict.fromkeys(("width", "height", "zIndex"), StrictFloat | None),
     },
     Use.NOTE,
 )
