@@ -36,6 +36,8 @@ OWN = "operad"
 """Key in a node's data, and in the root of a file, of the data that only Operad reads."""
 INSTRUCTIONS, NOTES = "instructions", "notes"
 """Keys of the instructions and notes of a workflow, under `OWN` in the root."""
+DIFY_AGENT = "dify-agent"
+"""Type of an agent node of version 2, whose agent is kept in Dify and not in the file."""
 ABSENT = "absent"
 """Mark in `extra` of nodes and edges that Operad needs and the file does not have."""
 
@@ -317,6 +319,8 @@ def read_type(data: Fields) -> str:
     kind = str(data.get("type"))
     if kind in TRIGGERS:
         return "start"
+    if kind == "agent" and data.get("agent_node_kind") == DIFY_AGENT.replace("-", "_"):
+        return DIFY_AGENT
     if kind == "tool":
         return tool_type(data)
     if kind == "http-request":
