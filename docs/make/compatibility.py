@@ -94,6 +94,7 @@ def _server_rules(folder: Path) -> Iterator[str]:
     yield "\n| Dify's server adds to its engine | here | files |\n|---|---|---|"
     for rule in json.loads(SERVER_RULES.read_text(encoding="utf-8")):
         files = ", ".join(f"[{name}](../../{_file(folder, name).relative_to(ROOT)})" for name in rule["cases"])
+        files = files or "none: by the source of Dify's server"
         yield f"| {rule['rule']} | {rule['here']} | {files} |"
 
 

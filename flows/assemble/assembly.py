@@ -13,6 +13,7 @@ from operad.operators.integration import integrations, named
 from operad.operators.node import NodeOperator
 from operad.operators.services import Services
 from operad.operators.variables import Selector, Values, Variables
+from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.edges import Port
 from operad.runtime.graph.operator import BaseOperator
@@ -195,16 +196,15 @@ class _Assembly:
 
         def gather(job: Job, messages: Sequence[WorkflowMessage]) -> Values:
             messages_by_id = {message.operator_id: message for message in messages}
-            if assigned:
-                # Assigners store their values when they end; those that ended in another process did so there.
+            scope = current_scope()
+            if scope is not None and scope.run.journal is not None:  # assigners may have run in another process
                 variables = Variables(messages, assigned)
-                stored = conversations.get(job.session_id)
                 conversations.keep(
                     job.session_id,
                     {
                         target.variable: variables.get(target)
                         for target, assigners in assigned.items()
-                        if messages_by_id.keys() & assigners and target.variable not in stored
+                        if messages_by_id.keys() & assigners
                     },
                 )
             answers = [

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
-from typing import Any, NamedTuple, cast, get_args
+from typing import Any, Literal, NamedTuple, cast, get_args, get_origin
 
-from pydantic import TypeAdapter, ValidationError
+from pydantic import StrictFloat, TypeAdapter, ValidationError
 
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.runtime.values.errors import InputError, Issue
@@ -127,8 +127,12 @@ def table(
     return made
 
 
-def typed(kinds: Mapping[str, Any]) -> Table:
+def typed(kinds: Mapping[str, Any], use: Use = Use.LOSSY) -> Table:
     """Return the declarations of fields by their paths, with their types; `read_typed` reads them.
+
+    Args:
+        kinds: The types by path.
+        use: The effect of a value of another type.
 
     Example:
         >>> read_typed({"limit": {"size": "3"}, "wait": "long"}, typed({"limit.size": int, "wait": int}))
@@ -137,47 +141,61 @@ def typed(kinds: Mapping[str, Any]) -> Table:
     made = NOTHING
     for path, kind in kinds.items():
         adapter: TypeAdapter[Any] = TypeAdapter(kind)
-        says = f"must be {_NAMES.get(kind) or _NAMES[get_args(kind)[0]]}; it is not read, and its default is used"
-        made |= _nested(path, Declared(Use.LOSSY, says, _misfit(adapter), adapter))
+        says = f"must be {name_of_type(kind)}; it is not read, and its default is used"
+        made |= _nested(path, Declared(use, says, _misfit(adapter), adapter))
     return made
+
+
+def name_of_type(kind: Any) -> str:
+    """Return the name of the type of a field, which may be optional, in words: ``a whole number``."""
+    if get_origin(kind) is Literal:
+        return f"one of {', '.join(map(repr, get_args(kind)))}"
+    return _NAMES.get(kind) or name_of_type(get_args(kind)[0])
 
 
 _NAMES: Mapping[Any, str] = {
     bool: "true or false",
     int: "a whole number",
+    float: "a number",
+    int | float: "a number",
+    StrictFloat: "a number",
+    str: "a text",
     dict[Any, Any]: "a mapping",
     list[Any]: "a list",
     list[str]: "a list of texts",
+    list[int | float]: "a list of numbers",
+    list[bool]: "a list of true and false",
     list[list[str]]: "a list of lists of texts",
     list[dict[Any, Any]]: "a list of mappings",
 }
-"""Names of the types of fields, which may also be optional."""
+"""Names of the types of fields."""
 
 
 def _misfit(adapter: TypeAdapter[Any]) -> Callable[[Any], bool]:
     """Return the condition that a value cannot be read as a type."""
-    return lambda value: _read(value, adapter) is _REFUSED
+    return lambda value: read_as(value, adapter) is REFUSED
 
 
-def _read(value: Any, adapter: TypeAdapter[Any]) -> Any:
+def read_as(value: Any, adapter: TypeAdapter[Any]) -> Any:
+    """Return a value as a type; `REFUSED` if it cannot be read as such."""
     try:
         return adapter.validate_python(value)
     except (ValidationError, UnicodeEncodeError):  # half of a surrogate pair, which pydantic cannot name
-        return _REFUSED
+        return REFUSED
 
 
-_REFUSED = object()
+REFUSED = object()
 
 
 def read_typed(fields: Fields, known: Table) -> Fields:
     """Return a mapping with its typed fields as their types; those that cannot be read as such are left out."""
-    read = {key: _typed_value(value, known.inner.get(key, NOTHING)) for key, value in fields.items()}
-    return {key: value for key, value in read.items() if value is not _REFUSED}
+    read = {key: _typed_value(value, known.of(key) or NOTHING) for key, value in fields.items()}
+    return {key: value for key, value in read.items() if value is not REFUSED}
 
 
 def _typed_value(value: Any, known: Table) -> Any:
     if known.declared and known.declared.kind:
-        value = _read(value, known.declared.kind)
+        value = read_as(value, known.declared.kind)
     if known.inner and isinstance(value, list):
         return [_typed_value(each, Table(None, known.inner)) for each in cast("list[Any]", value)]
     return read_typed(fields_of(value), known) if known.inner and isinstance(value, dict) else value

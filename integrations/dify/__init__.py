@@ -11,6 +11,7 @@ INTEGRATION = Integration(
     writing="operad.operators.variables:DIFY",
     formats={"dify": "operad.integrations.dify.format:DIFY"},
     advice={
+        "dify-agent": "add an agent node with the instruction and the tools of the agent, which is kept in Dify and not in the file",
         "datasource": _SOURCE,
         "datasource-empty": _SOURCE,
         "knowledge-index": _INDEX,

@@ -43,7 +43,8 @@ def _with_defaults(spec: NodeSpec, environment: Mapping[str, Fields]) -> NodeSpe
     all_types = {name: read_value_type(each.get("value_type")) for name, each in found.items()}
     types = {name: kind for name, kind in all_types.items() if kind in _ENVIRONMENT_TYPES}
     typed = [[name, types[name]] if name in types else each for name, each in zip(names, inputs, strict=True)]
-    defaults = {name: each.get("value") for name, each in found.items() if each.get("value_type") != "secret"}
+    readable = {name: each for name, each in found.items() if "value" in each and each.get("value_type") != "secret"}
+    defaults = {name: each["value"] for name, each in readable.items()}
     with_defaults = {"defaults": {**fields_of(params.get("defaults")), **defaults}} if defaults else {}
     return replace(spec, params={**params, "variables": typed, **with_defaults})
 

@@ -15,6 +15,7 @@ from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
 from operad.integrations.dify.nodes.flow import TRIGGERS
+from operad.integrations.dify.typed_fields import with_variable_types
 from operad.integrations.dify.write import (
     ABSENT,
     EXTRA,
@@ -214,7 +215,7 @@ def faults(text: YamlValues) -> Iterator[Issue]:
     fields = as_app(cast("Fields", root))
     if has_config(text.value):
         yield from (Issue("format", message) for message in config_faults(text.value))
-    if fields.get("kind", "app") != "app":
+    if fields.get("kind") not in (None, "app"):
         pipeline = fields["kind"] == "rag_pipeline"
         yield _issue(text, fields, "kind", _PIPELINE if pipeline else f"must be app, not {fields['kind']!r}")
         if pipeline:
@@ -306,14 +307,15 @@ def read(text: YamlValues, name: str) -> NodeGraph:
     graph: Fields = dict(workflow["graph"])
     entries: list[Fields] = graph.pop("nodes")
     links: list[Fields] = graph.pop("edges")
-    dependencies = root.pop("dependencies", None)
+    dependencies = [root.pop("dependencies")] if "dependencies" in root else []
     instructions, notes = _take_texts(root, INSTRUCTIONS), _take_texts(root, NOTES)
     rest = {**root, "workflow": {**workflow, "graph": graph}}
     nodes = [entry for entry in entries if not is_note(entry)]
-    graph_of_nodes = _with_params(_without_params(nodes), nodes, secret_variables(workflow))
-    conversation_nodes = _conversation_nodes(workflow)
-    graph_of_nodes = in_workflow(graph_of_nodes, workflow, conversation_nodes)
-    graph_of_nodes, secrets = with_secrets(graph_of_nodes, workflow)
+    typed = with_variable_types(workflow)
+    graph_of_nodes = _with_params(_without_params(nodes), nodes, secret_variables(typed))
+    conversation_nodes = _conversation_nodes(typed)
+    graph_of_nodes = in_workflow(graph_of_nodes, typed, conversation_nodes)
+    graph_of_nodes, secrets = with_secrets(graph_of_nodes, typed)
     whole_graph = NodeGraph(
         nodes=[*conversation_nodes, *graph_of_nodes.nodes],
         edges=[*graph_of_nodes.edges, *_edges(nodes, links, graph_of_nodes)],
@@ -322,7 +324,7 @@ def read(text: YamlValues, name: str) -> NodeGraph:
         notes=notes,
     )
     canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    rest_of_file = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
+    rest_of_file: Fields = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
     rest_of_file["config"] = config_of(text.value) if has_config(text.value) else None
     return _with_extra(whole_graph, nodes, links, rest_of_file)
 
@@ -509,11 +511,11 @@ def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Field
     return replace(graph, nodes=specs, edges=edges, extra={EXTRA: extra} if extra else {})
 
 
-def _dependency_change(needed: list[Fields], given: Any) -> Fields | None:
-    """Return the plugins that the file names and those that its nodes need; None if they are the same."""
-    if change(needed, given) is None:
+def _dependency_change(needed: list[Fields], given: list[Any]) -> Fields | None:
+    """Return the plugins that the nodes need and the field of a file, if it has one; None if they are the same."""
+    if given and change(needed, given[0]) is None:
         return None
-    return {"was": needed, "is": given} if given is not None else {"was": needed}
+    return {"was": needed, "is": given[0]} if given else {"was": needed}
 
 
 def _with_data(owner: _Owner, added: Fields) -> _Owner:

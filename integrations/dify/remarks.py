@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
 from operad.flows.formats.fields import (
@@ -28,8 +28,18 @@ from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
 from operad.integrations.dify.plugins import TOOLS
 from operad.integrations.dify.read import is_note
-from operad.integrations.dify.typed_fields import CONFIG_TYPES, FILE_TYPES, typed_fields, with_types
-from operad.integrations.dify.write import EXTRA, Writer, kept, read_type, values_of
+from operad.integrations.dify.typed_fields import (
+    AROUND_TYPES,
+    CONFIG_TYPES,
+    EDGE_TYPES,
+    FILE_TYPES,
+    default_value_remarks,
+    typed_fields,
+    variable_remarks,
+    with_types,
+)
+from operad.integrations.dify.write import DIFY_AGENT, EXTRA, Writer, kept, read_type, values_of
+from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.models import SAMPLING
 from operad.operators.variables import Selector, Text
 from operad.runtime.policies.policy import ERROR_OUTPUTS
@@ -239,9 +249,17 @@ _NODES: Mapping[str, Table] = {
         },
     ),
     "human-input": table(
-        honoured="form_content inputs user_actions.id user_actions.title",
-        no_effect="delivery_methods user_actions.button_style timeout_unit",
-        note={"timeout": "the question waits until it is answered, and the way of the timeout is never taken"},
+        honoured="form_content inputs.output_variable_name inputs.name user_actions.id user_actions.title",
+        no_effect="delivery_methods user_actions.button_style timeout_unit inputs.id inputs.label inputs.required "
+        "inputs.option_source inputs.options inputs.number_limits inputs.allowed_file_types "
+        "inputs.allowed_file_extensions inputs.allowed_file_upload_methods",
+        note={
+            "timeout": "the question waits until it is answered, and the way of the timeout is never taken",
+            **dict.fromkeys(
+                ("inputs.default", "inputs.placeholder"), "the field is empty until the person fills it in"
+            ),
+        },
+        lossy={"inputs.type": ("the person is asked for a text", unless("paragraph", "text-input", "text_input"))},
     ),
     "knowledge-retrieval": table(
         honoured="query_variable_selector",
@@ -278,16 +296,15 @@ NODES: Mapping[str, Table] = {**_NODES, "request": _NODES["http-request"]}
 """Fields of the `data` of each node type that runs here, in addition to `ANY_NODE`; `check` reports other types."""
 
 
-AROUND = table(
-    honoured="id parentId data",
-    no_effect="type position positionAbsolute selected sourcePosition targetPosition width height zIndex extent "
-    "draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
+AROUND = AROUND_TYPES | table(
+    honoured="id data",
+    no_effect="type selected sourcePosition targetPosition extent draggable dragging selectable deletable connectable focusable hidden resizing measured style className _*",
 )
 """Fields around a node's `data`: positions and sizes on the canvas."""
 
-EDGE = table(
-    honoured="source sourceHandle target",
-    no_effect="id targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
+EDGE = EDGE_TYPES | table(
+    honoured="source target",
+    no_effect="targetHandle type data zIndex selected animated hidden style className label markerEnd _*",
 )
 
 _OF_THE_PAGE = "has no effect on a result and is dropped"
@@ -400,6 +417,8 @@ _FILE_IN_TEXT = (
 )
 
 
+_WITH_FILES = ("multipart/form-data", "application/octet-stream")
+_NO_FILES = "`operad serve` takes no files in a body and refuses such requests; run it by operad run --file"
 _NOT_FIRED = "Operad does not start it by itself; run it from cron: {}operad run FILE{}"
 
 
@@ -447,20 +466,25 @@ def remarks_on_values(root: Fields, ours: Mapping[str, str] | None = None) -> It
     nodes = [node for node in each_of(graph.get("nodes")) if not is_note(node)]
     yield from remarks_on(root, FILE_TYPES, Owner(), None)
     yield from remarks_on(root, FILE, Owner())
+    yield from variable_remarks(fields_of(root.get("workflow")))
+    plugins = _plugins(root)
     for node in nodes:
-        yield from _node_remarks(node, ours)
+        yield from _node_remarks(node, ours, plugins)
     for edge in each_of(graph.get("edges")):
         target = text_of(edge.get("target"))
         yield from remarks_on(edge, EDGE, Owner(ours.get(target, target), "its edge"), Use.NOTE)
 
 
-def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remark]:
+def _node_remarks(node: Fields, operad_ids: Mapping[str, str], plugins: Sequence[str]) -> Iterator[Remark]:
     data = fields_of(node.get("data"))
     owner = _owner(node, operad_ids)
     named = text_of(data.get("type"))
     kind = named if named in TRIGGERS else read_type(data)
     yield from remarks_on(node, AROUND, owner, Use.NOTE)
     yield from remarks_on(data, typed_fields(data.get("type")), owner, None)
+    yield from default_value_remarks(data, owner)
+    if kind == "trigger-webhook" and data.get("content_type") in _WITH_FILES:
+        yield owner.remark("content_type", Declared(Use.NOTE, _NO_FILES))
     if kind == "trigger-schedule":
         yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
     data = with_types(data)  # without the fields that are named already
@@ -469,20 +493,42 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str]) -> Iterator[Remar
     elif kind in NODES:  # the check reports other types, which do not run
         yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
         yield from _needed_tools(data, owner)
+    elif kind not in _WITHOUT_FIELDS and (plugin := _plugin_of(data) or _named_like(kind, plugins)):
+        yield owner.remark("type", Declared(Use.NOTE, f"is a node type of the plugin {plugin!r}"))
+
+
+def _plugin_of(data: Fields) -> str:
+    """Return the name of the plugin that a node or a tool names; empty for none."""
+    named = next((data[key] for key in _PLUGIN_KEYS if isinstance(data.get(key), str) and data[key]), "")
+    return named.partition("@")[0]
+
+
+def _named_like(kind: str, plugins: Sequence[str]) -> str:
+    """Return the plugin whose name is a part of a node type; empty for none, and for several."""
+    plain = kind.replace("_", "-")
+    named = [each for each in plugins if each.partition(":")[0].rpartition("/")[2].replace("_", "-") in plain]
+    return named[0] if len(named) == 1 else ""
+
+
+def _plugins(root: Fields) -> list[str]:
+    """Return the plugins that a file depends on."""
+    values = [value for each in each_of(root.get("dependencies")) for value in fields_of(each.get("value")).values()]
+    return [value.partition("@")[0] for value in values if isinstance(value, str) and "/" in value]
 
 
 def _needed_tools(data: Fields, owner: Owner) -> Iterator[Remark]:
     """Yield a note for each tool that a node calls, with its plugin: the services have to provide it."""
     of_agent = each_of(plain_value(fields_of(data.get("agent_parameters")).get("tools")))
     for tool in [data] if data.get("type") == "tool" else of_agent:
-        plugin = next((tool[key] for key in _PLUGIN_KEYS if isinstance(tool.get(key), str) and tool[key]), "")
+        plugin = _plugin_of(tool)
         if name := text_of(tool.get("tool_name") or ""):
-            says = f"a tool of {plugin.partition('@')[0]!r} at Dify; " if plugin not in ("", name) else ""
+            says = f"a tool of {plugin!r} at Dify; " if plugin not in ("", name) else ""
             yield owner.remark(
                 f"tool {name!r}", Declared(Use.NOTE, f"{says}provide a tool of this name under `tools` in the services")
             )
 
 
+_WITHOUT_FIELDS = (*NODE_TYPES, DIFY_AGENT, "datasource", "datasource-empty", "knowledge-index", "loop-end")
 _PLUGIN_KEYS = ("plugin_unique_identifier", "plugin_id", "provider_id", "provider_name", "provider")
 
 

@@ -36,6 +36,8 @@ OWN = "operad"
 """Key in a node's data, and in the root of a file, of the data that only Operad reads."""
 INSTRUCTIONS, NOTES = "instructions", "notes"
 """Keys of the instructions and notes of a workflow, under `OWN` in the root."""
+DIFY_AGENT = "dify-agent"
+"""Type of an agent node of version 2, whose agent is kept in Dify and not in the file."""
 ABSENT = "absent"
 """Mark in `extra` of nodes and edges that Operad needs and the file does not have."""
 
@@ -317,6 +319,8 @@ def read_type(data: Fields) -> str:
     kind = str(data.get("type"))
     if kind in TRIGGERS:
         return "start"
+    if kind == "agent" and data.get("agent_node_kind") == DIFY_AGENT.replace("-", "_"):
+        return DIFY_AGENT
     if kind == "tool":
         return tool_type(data)
     if kind == "http-request":
@@ -370,8 +374,7 @@ def values_of(graph: NodeGraph) -> Fields:
             root = {**root, OWN: {**fields_of(root.get(OWN)), key: list(texts)}}
     graph_values = {**root["workflow"]["graph"], "nodes": node_values, "edges": edges}
     root = {**root, "workflow": {**_with_secrets(root["workflow"], graph, node_values), "graph": graph_values}}
-    dependencies = _dependencies(writer.dependencies, kept_data.get("dependencies"))
-    return root if dependencies is None else {**root, "dependencies": dependencies}
+    return {**root, **_dependencies(writer.dependencies, kept_data.get("dependencies"))}
 
 
 def _with_secrets(workflow: Fields, graph: NodeGraph, nodes: Sequence[Fields]) -> Fields:
@@ -395,12 +398,14 @@ def _with_secrets(workflow: Fields, graph: NodeGraph, nodes: Sequence[Fields]) -
     return {**workflow, "environment_variables": [*list_of(workflow.get("environment_variables")), *added]}
 
 
-def _dependencies(needed: list[Fields], difference: Any) -> Any:
-    """Return the plugins that the file named, and those that nodes need since the workflow was changed."""
+def _dependencies(needed: list[Fields], difference: Any) -> Fields:
+    """Return the field of the plugins that the file named, and those that nodes need since the workflow was changed."""
     if not isinstance(difference, dict):
-        return needed
+        return {"dependencies": needed}
     kept_change = cast("Fields", difference)
-    needed_before, named = kept_change.get("was", []), kept_change.get("is")
+    added = [plugin for plugin in needed if plugin not in kept_change.get("was", [])]
+    named = kept_change.get("is")
     if isinstance(named, list):
-        return [*cast("list[Any]", named), *(plugin for plugin in needed if plugin not in needed_before)]
-    return [plugin for plugin in needed if plugin not in needed_before] or named
+        return {"dependencies": [*cast("list[Any]", named), *added]}
+    given = {"dependencies": named} if "is" in kept_change else {}
+    return {"dependencies": added} if added else given

@@ -7,7 +7,7 @@ that its vendor gives it, or by a label before it and a form that words do not h
 from __future__ import annotations
 
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import pairwise
 from typing import NamedTuple
@@ -90,11 +90,33 @@ def name_keys(text: str, host: str = "", names: KeyNames | None = None) -> Named
 
     text = _PASSWORD_IN_URL.sub(lambda match: reference(match, label="password"), text)
     for vendor, form in _ISSUED.items():
-        text = form.sub(partial(reference, vendor=vendor), text)
-    text = _SK.sub(lambda match: reference(match) if _is_random(match["key"], 12) else match[0], text)
+        if any(part in text for part in _PARTS[vendor]):
+            text = form.sub(partial(reference, vendor=vendor), text)
+    if "sk-" in text:
+        text = _SK.sub(lambda match: reference(match) if _is_random(match["key"], 12) else match[0], text)
     text = _AFTER_SCHEME.sub(after_scheme, text)
-    text = _AFTER_LABEL.sub(lambda match: reference(match, label=match["label"]) if _is_key(match) else match[0], text)
-    return NamedKeys(text, tuple(found))
+    parts: list[str] = []
+    end = 0
+    for match in _after_labels(text):
+        parts += [text[end : match.start()], reference(match, label=match["label"]) if _is_key(match) else match[0]]
+        end = match.end()
+    return NamedKeys("".join([*parts, text[end:]]), tuple(found))
+
+
+def _after_labels(text: str) -> Iterator[re.Match[str]]:
+    """Yield the matches of `_AFTER_LABEL` in a text, as `finditer` does, but look only before words of labels."""
+    lower = text.lower()
+    if len(lower) != len(text):  # a letter such as İ
+        yield from _AFTER_LABEL.finditer(text)
+        return
+    begin = 0
+    for place in sorted({found.start() for word in _LABEL_WORDS for found in re.finditer(word, lower)}):
+        for start in range(max(begin, place - _LONGEST_BEFORE), place + 1):
+            begin = start + 1
+            if match := _AFTER_LABEL.match(text, start):
+                yield match
+                begin = match.end()
+                break
 
 
 _PASSWORD_IN_URL = re.compile(r"(?<=://)[^\s/?#@:{}<>]*:(?P<key>[^\s/?#@{}<>]+)(?=@)")
@@ -117,6 +139,22 @@ _ISSUED = {
         "TELEGRAM": r"(?<=api\.telegram\.org/bot)\d{6,}:[\w-]{20,}|(?<![\w:])\d{8,10}:AA[\w-]{30,}",
     }.items()
 }  # fmt: skip
+_PARTS: Mapping[str, Sequence[str]] = {
+    "": ("PRIVATE KEY-----", "eyJ"),
+    "ANTHROPIC": ("sk-ant-",),
+    "AWS": ("AKIA", "ASIA"),
+    "DISCORD": ("/api/webhooks/",),
+    "GITHUB": ("ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_"),
+    "GITLAB": ("glpat-",),
+    "GOOGLE": ("AIza",),
+    "HUGGING_FACE": ("hf_",),
+    "SENDGRID": ("SG.",),
+    "SLACK": ("xox", "xapp-", "hooks.slack.com/services/"),
+    "STRIPE": ("k_live_", "k_test_", "whsec_"),
+    "TELEGRAM": ("api.telegram.org/bot", ":AA"),
+}
+"""Parts of the keys of a vendor, or of what is before them, one of which each has: a text is searched for them first."""
+
 _ISSUED[""] = re.compile(_ISSUED[""].pattern, re.ASCII | re.DOTALL)
 """Forms of keys, by vendor; the first are those of no vendor."""
 
@@ -125,11 +163,18 @@ _SK = re.compile(r"(?<![\w-])(?P<key>sk-[\w-]{9,})", re.ASCII)
 
 _AFTER_SCHEME = re.compile(r"(?i)\b(?:bearer|basic|apikey)[ \t]+(?P<key>[\w.+/~-]{8,}=*)", re.ASCII)
 
+_LONGEST_BEFORE = 41
 _LABEL = (
-    r"(?:(?<![^\W_])[a-z][\w-]{0,40}?|(?<![a-z0-9]))"
+    rf"(?:(?<![^\W_])[a-z][\w-]{{0,{_LONGEST_BEFORE - 1}}}?|(?<![a-z0-9]))"
     r"(?:keys?|token|secret|appid|passwor[dt]|passwd|pwd|passphrase|credentials?|authorization"
     r"|kennwort|schlüssel|clé|clave|contraseña|mot de passe|jeton|密[钥鑰码碼]|令牌|口令)"
 )
+_LABEL_WORDS = (
+    *"key token secret appid passwor passwd pwd passphrase credential authorization kennwort schlüssel clé".split(),
+    *("clave", "contraseña", "mot de passe", "jeton", "密", "令牌", "口令"),
+)
+"""Words of labels, or their beginnings, in small letters."""
+
 _LINK = r"(?:[:=：＝]|(?<!\w)(?:is|ist|lautet|es|est)(?!\w)|是|为|為)"
 _MARKS = r"[\"'`“”‘’„«»（(\[*_]{0,3}"
 _AFTER_LABEL = re.compile(

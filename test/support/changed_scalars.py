@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import copy
-import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 STRANGE: Sequence[Any] = ("strange", "1000", 7, 2.5, True, None, [], ["a", {"b": 1}], {}, {"a": [1]}, -1, "{{#1.x#}}")
@@ -44,11 +43,24 @@ def changed(value: Any, path: Path, strange: Any) -> Any:
     return made
 
 
-def sampled(
-    value: Any, chance: random.Random, count: int, places: Callable[[Any], Iterator[Path]] = scalars
-) -> Iterator[tuple[Path, Any, Any]]:
-    """Yield changes of a value, each as the path, the value put there and the whole."""
-    paths = list(places(value))
-    for _ in range(count if paths else 0):
-        path, strange = chance.choice(paths), chance.choice(STRANGE)
-        yield path, strange, changed(value, path, strange)
+Field = tuple[Any, tuple[str, ...]]
+"""Type of the node, if the field is one of its data, and path of the field without numbers of items."""
+
+
+def distinct_fields(values: Iterable[Any]) -> dict[Field, tuple[int, Path]]:
+    """Return each distinct field of files with a place that has it: the number of the file and the path."""
+    found: dict[Field, tuple[int, Path]] = {}
+    for number, value in enumerate(values):
+        for places in (scalars, containers):
+            for path in places(value):
+                found.setdefault(_field(value, path), (number, path))
+    return found
+
+
+def _field(value: Any, path: Path) -> Field:
+    kind: Any = None
+    for step in path:
+        if step == "data" and isinstance(value, dict) and isinstance(value["data"], dict):
+            kind = value["data"].get("type")
+        value = value[step]
+    return kind, tuple("*" if isinstance(step, int) else step for step in path)

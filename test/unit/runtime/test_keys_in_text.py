@@ -6,6 +6,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from operad.runtime.values import keys_in_text
 from operad.runtime.values.keys_in_text import name_keys
 
 KEYS = {
@@ -116,3 +117,12 @@ def test_a_text_without_labels_and_forms_of_vendors_stays(text):
 def test_a_private_key_of_several_lines_is_one_key():
     text = "Sign with\n-----BEGIN PRIVATE KEY-----\nMIIEvQ\nIBADANB\n-----END PRIVATE KEY-----\nand send."
     assert name_keys(text).text == "Sign with\n{{secret.API_KEY}}\nand send."
+
+
+PIECES = [*"abc-_ \n:='\"", "key", "Token", "my-api_key", "monkey", "secretoken", "PASSWORD", "mot de passe", "密码", "是", "is", "8f3c21b7d94e", "Ab12cd34Ef56", "İ", "clé", "authorization", "the"]  # fmt: skip
+
+
+@given(st.lists(st.sampled_from(PIECES), max_size=40).map("".join))
+def test_labels_are_found_wherever_a_search_through_the_whole_text_finds_them(text):
+    found = [(match.span(), match.groups()) for match in keys_in_text._after_labels(text)]
+    assert found == [(match.span(), match.groups()) for match in keys_in_text._AFTER_LABEL.finditer(text)]

@@ -1,13 +1,15 @@
 """A Dify file with any value replaced by one of another type gives a workflow or issues, and never another error."""
 
 import random
+from functools import cache
 from pathlib import Path
 
 import pytest
 import yaml
 from amounts import amount
-from changed_scalars import changed, containers, sampled, scalars
+from changed_scalars import STRANGE, changed, distinct_fields
 from dify_runs import run_dify
+from yaml import CSafeDumper, CSafeLoader
 
 from operad.flows.formats.operad import OPERAD
 from operad.integrations.dify.format import DIFY, dump_over
@@ -20,24 +22,38 @@ NOWHERE = "http://127.0.0.1:9"
 """Address at which nothing answers."""
 
 
-@pytest.mark.parametrize("places", [scalars, containers])
-@pytest.mark.parametrize("seed", range(amount(3, 24)))
-async def test_any_value_of_another_type_gives_a_workflow_or_issues(seed, places):
-    chance = random.Random(seed)  # noqa: S311
-    for file in chance.sample(FILES, 3):
-        for path, strange, value in sampled(yaml.safe_load(file.read_text("utf-8")), chance, 2, places):
-            text = yaml.safe_dump(value, allow_unicode=True).encode()
-            try:
-                graph = DIFY.load(text)
-            except OperadError:
-                continue
-            told = [*DIFY.check(graph.runnable), *DIFY.losses(graph)]
-            said = [*(issue.message for issue in told), *(remark.says for remark in DIFY.remarks(graph))]
-            assert all(said), (file, path, strange)
-            written = yaml.safe_load(dump_over(graph, text))
-            if "app" in value:  # a graph alone stays one
-                assert written == yaml.safe_load(DIFY.dump(graph)), (file, path, strange)
+PARTS = 32
+"""Parts of the property over all fields; each runs by itself."""
+
+
+@cache
+def every_change():
+    """Return a change of every distinct field of the files: the file, the path, the strange value and the whole value."""
+    chance = random.Random(7)  # noqa: S311
+    values = [yaml.load(file.read_bytes(), CSafeLoader) for file in FILES]
+    places = distinct_fields(values).values()
+    return [(FILES[number], path, chance.choice(STRANGE), values[number]) for number, path in places]
+
+
+@pytest.mark.parametrize("part", range(amount(1, PARTS)))
+async def test_any_value_of_another_type_gives_a_workflow_or_issues(part):
+    """One of four is also written over the text of its file and as Operad's, and one of 16 runs: both cost the most."""
+    for number, (file, path, strange, whole) in enumerate(every_change()[part::PARTS]):
+        value = changed(whole, path, strange)
+        text = yaml.dump(value, allow_unicode=True, Dumper=CSafeDumper).encode()
+        try:
+            graph = DIFY.load(text)
+        except OperadError:
+            continue
+        told = [*DIFY.check(graph.runnable), *DIFY.losses(graph)]
+        said = [*(issue.message for issue in told), *(remark.says for remark in DIFY.remarks(graph))]
+        assert all(said), (file, path, strange)
+        if "app" in value:  # a graph alone is written as an app, except over its text
+            assert yaml.load(DIFY.dump(graph), CSafeLoader) == value, (file, path, strange)
+        if number % 4 == 0:
+            assert yaml.load(dump_over(graph, text), CSafeLoader) == value, (file, path, strange)
             OPERAD.dump(graph)
+        if number % 16 == 0:
             await run_dify(text, NOWHERE, {})
 
 
@@ -76,6 +92,84 @@ def test_a_parameter_of_an_extractor_whose_name_is_no_text_is_an_issue(name):
     whole = yaml.safe_load((CASES / "extractor-report.yml").read_text("utf-8"))
     whole["workflow"]["graph"]["nodes"][1]["data"]["parameters"][0]["name"] = name
     assert "2" in {issue.where for issue in DIFY.check(DIFY.load(yaml.safe_dump(whole).encode()).runnable)}
+
+
+VARIABLE = ("workflow", "environment_variables", 0)
+IN_FIRST = ("workflow", "graph", "nodes", 0)
+IN_EDGE = ("workflow", "graph", "edges", 0)
+REFUSED = [
+    ("environment.yml", (*VARIABLE, "name"), 7, "", "workflow.environment_variables[0].name"),
+    ("environment.yml", (*VARIABLE, "value_type"), "texts", "", "workflow.environment_variables[0].value_type"),
+    ("environment.yml", (*VARIABLE, "value_type"), None, "", "workflow.environment_variables[0].value_type"),
+    ("environment.yml", (*VARIABLE, "value"), {"a": 1}, "", "workflow.environment_variables[0].value"),
+    ("environment.yml", (*VARIABLE, "value"), None, "", "workflow.environment_variables[0].value"),
+    ("environment.yml", (*VARIABLE, "description"), None, "", "workflow.environment_variables[0].description"),
+    ("environment.yml", ("version",), 0.4, "", "version"),
+    ("environment.yml", ("app", "name"), None, "", "app.name"),
+    ("environment.yml", (*IN_FIRST, "parentId"), 7, "1", "parentId"),
+    ("environment.yml", (*IN_FIRST, "data", "title"), None, "1", "title"),
+    ("environment.yml", (*IN_FIRST, "data", "error_strategy"), "retry", "1", "error_strategy"),
+    ("environment.yml", (*IN_EDGE, "id"), 7, "2", "id"),
+    ("environment.yml", (*IN_EDGE, "sourceHandle"), None, "2", "sourceHandle"),
+    ("http-post.yml", ("workflow", "graph", "nodes", 1, "data", "headers"), None, "2", "headers"),
+    ("loop-breaks.yml", ("workflow", "graph", "nodes", 1, "data", "logical_operator"), "nor", "3", "logical_operator"),
+    ("retry-llm.yml", ("workflow", "graph", "nodes", 1, "data", "model", "name"), 7, "2", "model.name"),
+]
+"""File, path, a value that Dify refuses there, and the node and the field of the remark."""
+
+
+@pytest.mark.parametrize(("name", "path", "value", "node", "field"), REFUSED)
+def test_a_value_anywhere_that_dify_refuses_is_named_and_written_back(name, path, value, node, field):
+    whole = yaml.safe_load((CASES / name).read_text("utf-8"))
+    text = yaml.safe_dump(changed(whole, path, value)).encode()
+    graph = DIFY.load(text)
+    assert (node, field) in {(each.node, each.field) for each in DIFY.remarks(graph) if each.lossy}
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(text)
+
+
+@pytest.mark.parametrize(
+    ("given", "refused"),
+    [
+        ({"type": "strange", "key": "x", "value": 1}, "type"), ({"type": "number", "key": "x", "value": "many"}, "value"),
+        ({"type": "array[number]", "key": "x", "value": [None]}, "value"), ({"type": "number", "key": 7, "value": 1}, "key"),
+        ({"type": "object", "key": "x"}, "value"), ({}, "type"),
+    ],
+)  # fmt: skip
+def test_a_default_value_that_dify_refuses_is_named(given, refused):
+    graph, _ = code_with({"error_strategy": "default-value", "default_value": [given]})
+    said = [(each.node, each.field) for each in DIFY.remarks(graph) if each.lossy]
+    assert ("2", f"default_value[0].{refused}") in said
+
+
+def test_a_value_of_the_environment_that_is_refused_is_asked_for():
+    whole = yaml.safe_load((CASES / "environment.yml").read_text("utf-8"))
+    for variable in whole["workflow"]["environment_variables"]:
+        variable["value"] = {"a": ["no text and no number"]}
+    start = DIFY.load(yaml.safe_dump(whole).encode()).nodes[0].params
+    assert not start.get("defaults")
+    assert [name for name, _ in start["variables"] if name.startswith("env.")]
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("position", None), ("position", {"x": "left", "y": 1}), ("width", "wide"), ("zIndex", [1])]
+)
+def test_a_place_on_the_canvas_that_is_no_number_is_a_note(name, value):
+    whole = changed(yaml.safe_load((CASES / "environment.yml").read_text("utf-8")), (*IN_FIRST, name), value)
+    text = yaml.safe_dump(whole).encode()
+    graph = DIFY.load(text)
+    said = {(each.node, each.field.partition(".")[0], each.lossy) for each in DIFY.remarks(graph)}
+    assert ("1", name, False) in said
+    assert not [each for each in DIFY.remarks(graph) if each.lossy]
+    assert yaml.safe_load(dump_over(graph, text)) == whole
+
+
+@pytest.mark.parametrize("name", ["dependencies", "kind"])
+def test_null_in_place_of_an_absent_field_is_written_back(name):
+    whole = yaml.safe_load((CASES / "environment.yml").read_text("utf-8")) | {name: None}
+    text = yaml.safe_dump(whole).encode()
+    graph = DIFY.load(text)
+    assert not [each for each in DIFY.remarks(graph) if each.lossy]
+    assert yaml.safe_load(dump_over(graph, text)) == yaml.safe_load(DIFY.dump(graph)) == whole
 
 
 def code_with(fields):

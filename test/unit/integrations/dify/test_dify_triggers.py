@@ -156,3 +156,51 @@ def test_a_knowledge_pipeline_is_refused_with_advice():
     (issue,) = caught.value.issues
     assert issue.code == "format"
     assert "knowledge" in issue.message
+
+
+def test_a_webhook_whose_body_has_files_says_how_it_runs():
+    hook = {**WEBHOOK, "content_type": "multipart/form-data", "body": [{"name": "scan", "type": "file"}]}
+    said = {(each.node, each.field) for each in remarks_of(loaded(flow("x", [hook])))}
+    assert ("t0", "content_type") in said
+
+
+AGENT_2 = {"type": "agent", "version": "2", "agent_node_kind": "dify_agent", "agent_task": "Do it", "agent_binding": {}}
+OF_PLUGIN = {"type": "acme-ocr", "title": "OCR"}
+
+
+@pytest.mark.parametrize(("data", "kind"), [(AGENT_2, "dify-agent"), (OF_PLUGIN, "acme-ocr")])
+def test_a_node_of_a_kind_that_does_not_run_is_kept_and_one_issue(data, kind):
+    whole = flow("x", [{"type": "start", "title": "S", "variables": []}])
+    graph = whole["workflow"]["graph"]
+    graph["nodes"].append({"id": "9", "data": {"title": "A", **data}})
+    graph["edges"].append({"source": "t0", "sourceHandle": "source", "target": "9"})
+    read = loaded(whole)
+    [issue] = DIFY.check(read.runnable)
+    assert (issue.code, issue.where, kind in issue.message) == ("unknown-type", "9", True)
+    assert not [each for each in remarks_of(read) if each.lossy]
+    assert yaml.safe_load(DIFY.dump(read)) == whole
+
+
+@pytest.mark.parametrize("others", [[], ["langgenius/openai:0.1@y"]])
+def test_the_plugin_of_an_unknown_node_type_is_named_if_the_file_tells_it(others):
+    whole = flow("x", [{"type": "start", "title": "S", "variables": []}])
+    whole["workflow"]["graph"]["nodes"].append({"id": "9", "data": OF_PLUGIN})
+    whole["workflow"]["graph"]["edges"].append({"source": "t0", "sourceHandle": "source", "target": "9"})
+    plugins = ["acme/ocr:1.0@x", *others]
+    whole["dependencies"] = [
+        {"type": "marketplace", "value": {"marketplace_plugin_unique_identifier": each}} for each in plugins
+    ]
+    [said] = [each for each in remarks_of(loaded(whole)) if each.field == "type"]
+    assert said.node == "9"
+    assert "'acme/ocr:1.0'" in said.says
+
+
+def test_fields_of_a_form_that_are_no_text_are_named():
+    form = {
+        "type": "human-input", "title": "Ask", "form_content": "{{#$output.tone#}}", "user_actions": [{"id": "ok", "title": "OK"}],
+        "inputs": [{"type": "select", "output_variable_name": "tone", "option_source": {"type": "constant", "value": ["a"]}}],
+    }  # fmt: skip
+    whole = flow("x", [{"type": "start", "title": "S", "variables": []}])
+    whole["workflow"]["graph"]["nodes"].append({"id": "9", "data": form})
+    whole["workflow"]["graph"]["edges"].append({"source": "t0", "sourceHandle": "source", "target": "9"})
+    assert [(each.node, each.field) for each in remarks_of(loaded(whole)) if each.lossy] == [("9", "inputs[0].type")]

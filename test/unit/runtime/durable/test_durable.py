@@ -12,6 +12,8 @@ import threading
 import time
 from collections import Counter
 from contextlib import closing, suppress
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -962,6 +964,45 @@ async def test_a_run_that_is_just_ending_here_is_gone_on_with_once_its_end_is_no
     ledger.answer(run_id, {"ask": "red"})
     _, message = await executed(shape, new, run_id)
     assert message.scratchpad == "end(told ['red'])"
+
+
+def remembering(services, stage, new):
+    """Sets a variable of the conversation, in an iteration and after it, then works on."""
+    specs = [
+        NodeSpec("conversation", "conversation", {"variables": [["n", "number", 1], ["last", "string", ""]]}),
+        NodeSpec("1", "start", {"variables": [["list", "array[string]"]]}),
+        NodeSpec("2", "iteration", {"iterator_selector": ["list", "1"], "output_selector": ["item", "2"], "concurrency": 1}),
+        NodeSpec("2-1", "iteration-start", parent="2"),
+        NodeSpec("2-2", "assigner", {"assignments": [[["last", "conversation"], "set", ["item", "2"]]]}, parent="2"),
+        NodeSpec("3", "assigner", {"assignments": [[["n", "conversation"], "multiply", 3]]}),
+        NodeSpec("4", "sub-workflow", {"workflow": "sub", "inputs": [["list", ["list", "1"]]], "outputs": [["said", "string"]]}),
+        NodeSpec("5", "end", {"outputs": [["n", ["n", "conversation"]], ["last", ["last", "conversation"]], ["said", ["said", "4"]]]}),
+    ]  # fmt: skip
+    edges = [Edge("1", "2"), Edge("2-1", "2-2"), Edge("2", "3"), Edge("3", "4"), Edge("4", "5")]
+    sub = flow(Do(stage, "s", lambda _: WorkflowMessage(outputs={"said": "sub"})), name="sub")
+    services = replace(services, workflows={"sub": sub})
+    graph = assemble(NodeGraph(specs, edges), NODE_TYPES, services=services).graph()
+    workflow = new()
+    for key, operator in graph.operators.items():
+        workflow.add_operator(operator, [graph.operators[parent] for parent in graph.before[key]])
+    return workflow
+
+
+@pytest.mark.parametrize("before", [{}, {"n": 7, "last": "w"}])
+async def test_variables_of_the_conversation_that_a_stopped_process_set_are_kept_by_the_one_that_resumes(
+    before, new, run_id
+):
+    died, lives = Services(), Services()
+    for each in (died, lives):  # the values that an earlier run of the session left in both processes
+        each.conversations.keep("S", before)
+    await interrupted(partial(remembering, died), new, run_id, 1)
+    assert died.conversations.get("S") == {"n": 3 * before.get("n", 1), "last": "z"}
+    stage, message = await executed(partial(remembering, lives), new, run_id)
+    assert message.outputs == {"n": 3 * before.get("n", 1), "last": "z", "said": "sub"}
+    assert stage.begun == ["4/s"]
+    assert lives.conversations.get("S") == died.conversations.get("S")
+    _, following = await executed(partial(remembering, lives), new, f"{run_id}-next")
+    assert following.outputs["n"] == 9 * before.get("n", 1)
 
 
 @pytest.mark.parametrize("is_new", [True, False])
