@@ -115,8 +115,9 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
         unknown = {**{node: reason for node, reason in result.unknown.items() if node in nodes_after}, **unknown}
         for issue in result.issues:
             if issue.where in nodes_after:
-                located = replace(issue, message=f"{issue.message} (on {branch})")
-                issues.setdefault((issue.where, issue.message), located)
+                where = issue.where or branch.node
+                located = replace(issue, message=f"{issue.message} (on {branch})", where=where)
+                issues.setdefault((where, issue.message), located)
     not_taken += [f"{branch}: {why_not_reached(graph, branch.node, taken)}" for branch in pending]
     return DryRun(tuple(issues.values()), "", (*unknown.values(), *not_taken))
 
