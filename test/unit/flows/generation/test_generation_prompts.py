@@ -1,8 +1,8 @@
 """What the stages are told keeps to its budget, for all instructions of the benchmark upon recorded workflows."""
 
 import importlib
-from dataclasses import replace
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
