@@ -95,14 +95,16 @@ class Reached:
 
 
 def branches_of(graph: NodeGraph) -> list[Branch]:
-    """Return the branches of a valid workflow in the order of its nodes, without branches for failures."""
+    """Return the branches of a valid workflow in the order of its nodes, also those that lead to no node.
+
+    Branches for failures and timeouts are left out.
+    """
     found: list[Branch] = []
     for spec in graph.nodes:
         if spec.type in CHOOSING:
             names = NODE_TYPES[spec.type](spec.id, spec.params).ports
-            used_ports = sorted({edge.port for edge in graph.edges if edge.source == spec.id})
-            ports = used_ports if spec.type != "human-input" else [port for port in used_ports if port < len(names) - 1]
-            found += [Branch(spec.id, port, names[port]) for port in ports if port < len(names) and len(names) > 1]
+            count = len(names) - (spec.type == "human-input") if len(names) > 1 else 0
+            found += [Branch(spec.id, port, name) for port, name in enumerate(names[:count])]
     return found
 
 

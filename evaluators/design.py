@@ -98,13 +98,15 @@ class DesignEvaluator(Evaluator):
             issues += texts_in(plan.get("faults"))
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)
-        dry = await dry_run(graph, seconds=self._seconds)
+        dry = await dry_run(graph, seconds=self._seconds, open_ends=True)
         not_tried = [*dry.not_tried, *([dry.skipped_reason] if dry.skipped_reason else [])]
         run_issues = _run_findings(dry)
         if run_issues and base.nodes:  # a node that the change left alone may have failed before
             changed = difference(base, graph)
             touched = {each.id for each in changed.added} | {each.node for each in changed.changed}
-            known_issues = set(map(essence_of, _run_findings(await dry_run(base, seconds=self._seconds))))
+            known_issues = set(
+                map(essence_of, _run_findings(await dry_run(base, seconds=self._seconds, open_ends=True)))
+            )
             run_issues = [
                 finding
                 for finding, issue in zip(run_issues, dry.issues, strict=True)

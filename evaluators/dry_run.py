@@ -79,13 +79,16 @@ class DryRun:
         return not self.issues and not self.skipped_reason
 
 
-async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, seconds: float = LONGEST) -> DryRun:
+async def dry_run(
+    graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, seconds: float = LONGEST, open_ends: bool = False
+) -> DryRun:
     """Run a workflow with made-up answers, and again with other answers for each branch that was not taken.
 
     Args:
         graph: The workflow, with samples of the answers of other systems.
         inputs: Values to use for inputs that they fit; for files, names that give the type. Other values are made up.
         seconds: Time limit of all runs together.
+        open_ends: True to also take branches that lead to no node, with which platforms such as Dify let a run end.
     """
     runs = _Runs(graph, inputs, seconds)
     first = await runs.once(MadeUpValues())
@@ -96,7 +99,8 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
     unknown = {**runs.unused_samples, **first.unknown}
     taken = set(first.run.ports)
     reached: dict[str, Reached] = dict.fromkeys(first.reached, first.run)
-    pending = branches_of(graph)
+    connected = {(edge.source, edge.port) for edge in graph.edges}
+    pending = [each for each in branches_of(graph) if open_ends or (each.node, each.port) in connected]
     # a branch is tried from a run that reached its node, whichever way; other runs may reach the nodes of the others
     while branch := next((each for each in pending if each.node in reached), None):
         pending.remove(branch)
@@ -115,8 +119,9 @@ async def dry_run(graph: NodeGraph, inputs: Mapping[str, Any] = _NO_INPUTS, *, s
         unknown = {**{node: reason for node, reason in result.unknown.items() if node in nodes_after}, **unknown}
         for issue in result.issues:
             if issue.where in nodes_after:
-                located = replace(issue, message=f"{issue.message} (on {branch})")
-                issues.setdefault((issue.where, issue.message), located)
+                where = issue.where or branch.node
+                located = replace(issue, message=f"{issue.message} (on {branch})", where=where)
+                issues.setdefault((where, issue.message), located)
     not_taken += [f"{branch}: {why_not_reached(graph, branch.node, taken)}" for branch in pending]
     return DryRun(tuple(issues.values()), "", (*unknown.values(), *not_taken))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -16,13 +16,24 @@ from operad.flows.generation.plan import DECLARES
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
 from operad.runtime.values.text import cut, fence
+from operad.runtime.values.words import similarity
 
 EXCERPTS = 3_000
 """Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""
 
-SMALL, EACH = 1_400, 95
+SMALL, EACH = 900, 70
 """Number of characters of a workflow, and for each of its nodes, up to which a change shows it whole; of a larger one,
 long texts are cut."""
+
+UNGUIDED = 1.5
+"""Factor of these numbers if no node has words in common with the request, so that any may be the one to change."""
+
+NEAR = 3
+"""Maximum number of nodes whose texts are cut last, because they have most words in common with the request."""
+
+SHORTEST = 20
+LENGTHS = (None, 1_200, 800, 500, 350, 240, 160, 120, 80, 60, 45, 30, SHORTEST)
+"""Lengths to which long texts are cut, until the workflow is short enough."""
 
 CUT = "[… cut]"
 """Mark of a text that is longer."""
@@ -47,8 +58,11 @@ def excerpt(
     titles: Mapping[str, str] = MappingProxyType({}),
     look: Collection[str] = (),
     known: Collection[str] = (),
+    request: str = "",
 ) -> str:
     """Return a line for each node of a workflow, with its outputs; of a large workflow, long texts are cut.
+
+    The texts of the nodes that have most words in common with the request are cut last.
 
     Args:
         graph: The workflow.
@@ -56,6 +70,7 @@ def excerpt(
         titles: Titles that people gave to nodes, by id.
         look: Ids of nodes whose texts are not cut.
         known: Types whose outputs are described elsewhere.
+        request: The change that the workflow is shown for.
     """
     outputs = Checker(graph, types).outputs
 
@@ -76,10 +91,21 @@ def excerpt(
     def lines(longest: int | None, look: Collection[str] = ()) -> str:
         return _lines(graph, types, titles, lambda spec: outputs_and_params(spec, longest, look))
 
-    most = max(SMALL, EACH * len(graph.nodes))
-    lengths = (None, 1_200, 800, 500, 350, 240, 160, 120, 80, 60, 45, 30)
-    longest = next((each for each in lengths if len(lines(each)) <= most), lengths[-1])
-    return lines(longest, look)
+    near = _near(graph, titles, request)
+    most = max(SMALL, EACH * len(graph.nodes)) * (1 if near else UNGUIDED)
+    tried = [(longest, whole) for whole in (near, near[:2], near[:1]) for longest in LENGTHS]
+    longest, near = next((each for each in tried if len(lines(*each)) <= most), tried[-1])
+    return lines(longest, {*near, *look})
+
+
+def _near(graph: NodeGraph, titles: Mapping[str, str], request: str) -> Sequence[str]:
+    """Return the ids of the nodes with long texts whose words are most similar to those of a request."""
+    scores = {
+        spec.id: similarity(request, f"{titles.get(spec.id, '')} {compact(spec.params)}")
+        for spec in graph.nodes
+        if _with_short_texts(plain(spec.params), SHORTEST, _marked) != plain(spec.params)
+    }
+    return sorted(filter(scores.__getitem__, scores), key=lambda node_id: -scores[node_id])[:NEAR]
 
 
 def _marked(text: str, longest: int) -> str:

@@ -117,9 +117,9 @@ def names_of(types: Mapping[str, NodeType], used: Collection[str] = ()) -> str:
 
 
 def _without_hints(node_type: NodeType, *, is_used: bool) -> str:
-    """Return a node type with its required parameters and optional lists and choices, and its output if there is one.
+    """Return a node type with its required parameters and optional lists, and its output if there is one.
 
-    A type that is used has only its optional parameters.
+    A type that is used has only its optional parameters that are lists or choices.
     """
     given = _OUTPUT_DETAILS.sub("", node_type.gives).split()
     output = f" → {given[0]}" if len(given) in (1, 2) and given[0] != "nothing" else ""
@@ -127,9 +127,8 @@ def _without_hints(node_type: NodeType, *, is_used: bool) -> str:
     hints = get_type_hints(node_type.params_type, include_extras=True)
     fields = fields_for_generation(node_type)
     required = [name for name, field in fields.items() if field.is_required()]
-    optional = [
-        name for name in fields if name not in required and _type_name(hints[name]) not in ("", *SHORT.values())
-    ]
+    kinds = {name: _type_name(hints[name]) for name in fields if name not in required}
+    optional = [name for name, kind in kinds.items() if kind.startswith("[") or (is_used and "|" in kind)]
     names = [*required * (not is_used), *optional * (node_type.type != "code")]
     params = _params(node_type, {name: fields[name] for name in names}, brief=True)
     shown = "; ".join(filter(None, [params, f"inside: {inside[1]}" if inside and not is_used else ""]))
@@ -397,13 +396,16 @@ def to_change(
     wanted = {name: offer.types[name] for name in offer.types if name in look}
     params = offer.params if EVERYWHERE in look else offer.params - {EVERYWHERE}
     shared = list(_shared_params([offer.types["llm"]], params)) if EVERYWHERE in look and not wanted else []
-    workflow = excerpt(base, offer.types, titles, look, offer.types.keys() - ONLY_NAMED)
-    to_see = ["types without parameters"]
-    to_see += ["ids of cut nodes"] if CUT in workflow else []
-    to_see += ['"requests" (earlier ones)'] if rounds[:-1] else []
+    workflow = excerpt(base, offer.types, titles, look, offer.types.keys() - ONLY_NAMED, rounds[-1])
+    to_see = ["types", *["ids of cut nodes"] * (CUT in workflow), *['"requests" (earlier)'] * bool(rounds[:-1])]
     parts = [
         Part("Rules", f"{text('change')}{text('neither') if marked_names(rounds[-1]) else ''}", keep=True),
-        Part("Node types", names_of(offer.types, {spec.type for spec in base.nodes}), keep=True, fixed=True),
+        Part(
+            "Node types",
+            "" if wanted else names_of(offer.types, {spec.type for spec in base.nodes}),
+            keep=True,
+            fixed=True,
+        ),
         Part("The workflow", workflow, keep=True, data=True),
         Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
         Part(
@@ -418,7 +420,7 @@ def to_change(
             keep=True,
         ),
         Part(SERVICES, offer.services() if SERVED & wanted.keys() else "", keep=True, data=True),
-        Part("To see more first, once", "" if look else f'{{"look": [{", ".join(to_see)}]}}', keep=True),
+        Part("Or ask once to see more", "" if look else f'{{"look": [{", ".join(to_see)}]}}', keep=True),
     ]
     return [part for part in parts if part.text]
 

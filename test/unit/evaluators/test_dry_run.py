@@ -168,6 +168,25 @@ async def test_each_branch_is_taken_once(fork):
     assert done.not_tried == ()
 
 
+@pytest.mark.parametrize("fork", [CLASSIFIER, PERSON, choice("3", ["is not", "French"]), choice("3", ["not empty"])])
+async def test_a_branch_that_leads_to_no_node_is_found_where_nothing_else_gives_a_result(fork):
+    open_ended = forked(fork, behind=breaks("4", "pass"))
+    open_ended = replace(open_ended, edges=[edge for edge in open_ended.edges if (edge.source, edge.port) != ("3", 1)])
+    open_ended = replace(open_ended, nodes=[each for each in open_ended.nodes if each.id not in ("4", "9")])
+    open_ended = replace(open_ended, edges=[edge for edge in open_ended.edges if edge.source != "4"])
+    assert (await dry_run(open_ended)).ended
+    (issue,) = (await dry_run(open_ended, open_ends=True)).issues
+    assert issue.where == "3"
+    assert "has no result" in issue.message
+    assert "(on port 1" in issue.message
+    aside = replace(
+        open_ended,
+        nodes=[*open_ended.nodes, ends("9", "language", "1")],
+        edges=[*open_ended.edges, Edge("1", "9")],
+    )
+    assert (await dry_run(aside, open_ends=True)).ended
+
+
 async def test_the_words_of_conditions_are_said_by_models():
     asks = NodeSpec("2", "llm", {"system": "", "user": "Is {{#1.language#}} spoken in Mali? Yes or no."})
     fork = NodeSpec("3", "if-else", {"cases": [["and", [[["text", "2"], "contains", "yes"], [["text", "2"], "contains", "sure"]]]]})  # fmt: skip

@@ -279,8 +279,7 @@ async def test_the_dry_run_answers_questions_and_calls_no_tool_and_no_address():
         NodeSpec("5", "knowledge-retrieval", {"query": ["text", "3"], "knowledge": "handbook"}),
         NodeSpec("6", "end", {"outputs": [["out", ["body", "4"]]]}),
     ]
-    graph = OPERAD.load(
-        OPERAD.dump(NodeGraph(nodes, [Edge(one.id, other.id) for one, other in pairwise(nodes)])), "made"
-    )
+    edges = [*(Edge(one.id, other.id) for one, other in pairwise(nodes)), Edge("2", "6", 1)]
+    graph = OPERAD.load(OPERAD.dump(NodeGraph(nodes, edges)), "made")
     done = await dry_run(graph)
     assert done.issues == ()

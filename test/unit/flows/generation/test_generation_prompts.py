@@ -2,6 +2,7 @@
 
 import importlib
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -201,7 +202,8 @@ def test_a_change_is_told_the_names_of_types_and_of_short_ones_the_parameters():
     assert "\ntts(text), text2image(prompt), " in told
     assert "human-input(question, actions?: [{id, title}], inputs?: [text])" in told
     assert "if-else(cases: [{logic: and|or, conditions: [{variable, operator: is|contains|empty|≥…, value?}]}])" in told
-    assert "iteration(iterator_selector, output_selector, on_error?: fail|skip|keep; inside: item) → output" in told
+    assert "iteration(iterator_selector, output_selector; inside: item) → output" in told
+    assert "ports are its classes, actions, or cases and then ELSE, from 0" in told
     assert "\nlist-operator, echarts, request, loop, assigner, " in told
     assert "string: contains, not contains, start with" not in told
     assert "samples" not in told
@@ -269,17 +271,31 @@ def test_the_beginning_of_the_prompt_of_a_change_is_the_same_for_workflows_of_th
         return [part.text for part in parts if part.title == "Rules" or part.fixed]
 
     other = large(40, "Say it at length. " * 100)
-    assert beginning(SMALL, "Shorten it.") == beginning(other, "a", "b", look=["if-else", "3"])
+    assert beginning(SMALL, "Shorten it.") == beginning(other, "a", "b", look=["3"])
+
+
+def test_a_change_that_looked_at_types_is_not_told_of_the_others():
+    assert "\ntts(text), " in change()
+    assert "\ntts(text), " in change("3")
+    assert "\ntts(text), " not in change("loop")
 
 
 def test_long_texts_of_a_large_workflow_are_cut_in_a_change_until_the_model_looks_at_them():
     graph = large(25, "Say it at length. " * 10)
-    told = change(base=graph)
+    told = change(base=graph, request="Nothing else.")
     assert "\n24 llm after 23: user=" in told
     assert "\n25 end after 24: outputs={" in told
     assert told.count('[… cut]"') == 23
-    assert change("7", "8", base=graph).count('[… cut]"') == 21
+    assert change("7", "8", base=graph, request="Nothing else.").count('[… cut]"') == 21
     assert change(base=SMALL).count('[… cut]"') == 0
+
+
+def test_the_texts_that_are_nearest_to_the_request_of_a_change_are_cut_last():
+    graph = large(25, "Say it at length. " * 10)
+    own = {"user": "Sum the invoice up. {{#1.text#}} " + "Be exact. " * 10}
+    graph = replace(graph, nodes=[replace(spec, params=own) if spec.id == "9" else spec for spec in graph.nodes])
+    assert own["user"] in change(base=graph, request="Give the sum of each invoice in euros.")
+    assert own["user"] not in change(base=graph, request="Rename a file.")
 
 
 def test_a_first_draft_is_told_the_attributes_of_files_and_how_nodes_run_inside_others():
