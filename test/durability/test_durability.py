@@ -42,9 +42,8 @@ LONG_ON_A_SERVER = [
 
 
 def names(short, long):
-    slow = pytest.mark.slow
     return [
-        pytest.param(*case, id=case[0].replace(" ", "-"), marks=[slow] if case in long else [])
+        pytest.param(*case, id=case[0].replace(" ", "-"), marks=[pytest.mark.slow] if case in long else [])
         for case in [*short, *long]
     ]
 

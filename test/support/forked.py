@@ -182,10 +182,7 @@ def _serve(control: socket.socket, commands: socket.socket) -> dict[str, Any]:
         os.waitpid(intermediate, 0)
         for fd in fds:
             os.close(fd)
-        if asking is control:
-            control.send(b"ended")
-        else:
-            asking.close()
+        control.send(b"ended") if asking is control else asking.close()
     if pid := os.fork():
         if asking is control:
             control.send(str(pid).encode())

@@ -80,12 +80,8 @@ server.run()
 @pytest.fixture
 def shop(tmp_path: Path, forked: ForkServer) -> McpTools:
     (tmp_path / "shop.py").write_text(SHOP)
-    server = StdioServer(
-        command=f"{forked.commands}/python",
-        args=("-W", "ignore", "shop.py"),
-        env={"SHOP_TOKEN": "tok-123456789"},
-        cwd=tmp_path,
-    )
+    python, env = f"{forked.commands}/python", {"SHOP_TOKEN": "tok-123456789"}
+    server = StdioServer(command=python, args=("-W", "ignore", "shop.py"), env=env, cwd=tmp_path)
     return McpTools(name="Shop", server=server)
 
 
