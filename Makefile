@@ -41,10 +41,11 @@ run: $(READY)
 	@$(BIN)/operad run test/example/release_credits/release_credits.yaml --trust --file test/example/data/NEWS
 
 test: SELECTED = -m "not slow"
+# worksteal gives each process whole files, so that what the tests of a file share is made once
 # compiled files are kept: they halve the time of collection, and processes started by tests read them
 test test-all: export PYTHONDONTWRITEBYTECODE =
 test test-all: $(DEV_READY)
-	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
+	@start=$$(date +%s); $(BIN)/python -m pytest -n $(WORKERS) --dist worksteal --randomly-seed=$(SEED) $(SELECTED) $(TESTS); status=$$?; \
 	  echo "make $@: $$(( $$(date +%s) - start )) s; to repeat this order: make $@ SEED=$(SEED)"; exit $$status
 
 PYTHONS := $(foreach v,3.11 3.12 3.13,$(or $(lastword $(wildcard $(HOME)/.pyenv/versions/$(v).*/bin/python$(v))),python$(v)))

@@ -46,6 +46,15 @@ def chromium() -> str:
     missing("Chromium", "apt-get install chromium")
 
 
+@pytest.fixture(scope="module")
+def browser(chromium: str):
+    """Chromium, which the tests of a module share."""
+    from studio_page import browser_of
+
+    with browser_of(chromium) as browser:
+        yield browser
+
+
 @pytest.fixture(scope="session")
 def postgresql():
     """Temporary PostgreSQL server; its ``new()`` returns the URL of an empty database."""

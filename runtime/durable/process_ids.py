@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from functools import cache
 from importlib import metadata
 from pathlib import Path
 
@@ -13,6 +14,7 @@ _WRITERS_BYTE = 120
 """Offset of the byte in an SQLite database's ``-shm`` file that a writer locks, as defined by SQLite."""
 
 
+@cache
 def version_here() -> str:
     """Return the version of this package; processes that exchange requests must have the same version."""
     return metadata.version("operad")

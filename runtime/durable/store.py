@@ -17,7 +17,7 @@ from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
 from operad.runtime.durable.run_writer import RunChanges
 from operad.runtime.durable.shared_limits import CountedCalls
-from operad.runtime.durable.tables import VERSION, Tables
+from operad.runtime.durable.tables import VERSION, tables
 from operad.runtime.durable.work_table import StepTable, WorkTable
 from operad.runtime.values.errors import InputError
 
@@ -62,7 +62,7 @@ class Store:
     def __init__(self, url: URL, *, reading: bool = False) -> None:
         self.database = Database(url, reading=reading)
         self._reading = reading
-        self._tables = Tables(self.database.sa)
+        self._tables = tables(self.database.sa)
         self.work = WorkTable(self.database, self._tables)
         self.steps = StepTable(self.database, self._tables, self.work)
         self.changes = RunChanges(self.database, self._tables)
@@ -112,15 +112,14 @@ class Store:
             if not self.database.is_sqlite:  # two processes may create the tables at the same time
                 connection.execute(sa.text("SELECT pg_advisory_xact_lock(7263911)"))
             if not self._version_in(connection):
-                self._tables.all.create_all(connection)
+                for statement in self._tables.statements(connection.dialect)[0]:
+                    connection.exec_driver_sql(statement)
                 connection.execute(sa.insert(self._tables.schema).values(version=VERSION))
 
     def _check_columns(self) -> None:
         """Raise an error if a table or column is missing, so that it does not occur in the middle of a run."""
-        sa = self.database.sa
-        tables = (sa.exists(sa.select(*table.c).where(sa.false())) for table in self._tables.all.sorted_tables)
         with self.database.reader.connect() as connection:
-            connection.execute(sa.select(*tables))
+            connection.exec_driver_sql(self._tables.statements(connection.dialect)[1])
 
     # Runs
 

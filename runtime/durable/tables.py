@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import cache
 from typing import Any
 
 VERSION = 6
@@ -16,6 +18,8 @@ class Tables:
     """
 
     def __init__(self, sa: Any) -> None:
+        self._sa = sa
+        self._statements: dict[str, tuple[Sequence[str], str]] = {}
         text, number, real, boolean = sa.Text, sa.Integer, sa.Double, sa.Boolean
 
         def column(name: str, kind: Any, **options: Any) -> Any:
@@ -98,3 +102,23 @@ class Tables:
             column("tokens", sa.BigInteger),
             sa.Index("operad_calls_counted", "key", "kind", "until"),
         )
+
+    def statements(self, dialect: Any) -> tuple[Sequence[str], str]:
+        """Return the statements that create the tables, and a query without rows that names each column.
+
+        They are compiled once for a dialect, because that takes longer than to execute them.
+        """
+        if dialect.name not in self._statements:
+            sa, every = self._sa, self.all.sorted_tables
+            create = [sa.schema.CreateTable(table) for table in every]
+            create += [sa.schema.CreateIndex(index) for table in every for index in sorted(table.indexes, key=str)]
+            query = sa.select(*(sa.exists(sa.select(*table.c).where(sa.false())) for table in every))
+            create, query = [str(each.compile(dialect=dialect)) for each in create], str(query.compile(dialect=dialect))
+            self._statements[dialect.name] = create, query
+        return self._statements[dialect.name]
+
+
+@cache
+def tables(sa: Any) -> Tables:
+    """Return the tables, which the databases of a process share."""
+    return Tables(sa)

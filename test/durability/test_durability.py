@@ -1,6 +1,6 @@
-"""Short form of `chaos.py`: each scenario once on SQLite, and those that differ on a server on PostgreSQL.
+"""Short form of `chaos.py`: each scenario on SQLite, and those that differ on a server on PostgreSQL.
 
-The processes are forked (test/support/forked.py); under the marker ``slow`` they are started, with more kills.
+The processes are forked (test/support/forked.py), except in the tests of new interpreters.
 """
 
 import random
@@ -20,7 +20,6 @@ SHORT = [
     ("file deleted", {}),
 ]
 LONG = [
-    ("driver killed", {"times": 2}),
     ("driver killed, elsewhere", {}),
     ("driver stopped, woken", {}),
     ("driver stopped in writing", {"seconds": 0}),
@@ -34,18 +33,19 @@ ON_A_SERVER = [
 ]
 LONG_ON_A_SERVER = [
     ("database gone from workers", {"seconds": 1}),
-    ("driver killed", {"times": 2}),
     ("driver stopped, woken", {}),
     ("database gone", {"seconds": 3}),
     ("operator that kills", {}),
-    ("worker killed", {"times": 1}),
     ("worker of another version", {}),
     ("worker stopped, woken", {}),
 ]
 
 
-def names(cases):
-    return [pytest.param(*case, id=case[0].replace(" ", "-")) for case in cases]
+def names(short, long):
+    return [
+        pytest.param(*case, id=case[0].replace(" ", "-"), marks=[pytest.mark.slow] if case in long else [])
+        for case in [*short, *long]
+    ]
 
 
 def assert_right(name, databases, folder, options, begin=subprocess.Popen):
@@ -57,23 +57,21 @@ def assert_right(name, databases, folder, options, begin=subprocess.Popen):
     assert result.problems == []
 
 
-@pytest.mark.parametrize(("name", "options"), names(SHORT))
+@pytest.mark.parametrize(("name", "options"), names(SHORT, LONG))
 def test_a_run_in_a_file_ends_right(name, options, tmp_path, forked):
     assert_right(name, Sqlite(tmp_path), tmp_path, options, forked.begin)
 
 
-@pytest.mark.parametrize(("name", "options"), names(ON_A_SERVER))
+@pytest.mark.parametrize(("name", "options"), names(ON_A_SERVER, LONG_ON_A_SERVER))
 def test_a_run_on_a_server_ends_right(name, options, postgresql, tmp_path, forked):
     assert_right(name, postgresql, tmp_path, options, forked.begin)
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), names(LONG))
-def test_a_run_in_a_file_ends_right_in_started_processes(name, options, tmp_path):
-    assert_right(name, Sqlite(tmp_path), tmp_path, options)
+def test_a_run_in_a_file_ends_right_in_new_interpreters(tmp_path):
+    assert_right("driver killed", Sqlite(tmp_path), tmp_path, {"times": 2})
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("name", "options"), names(LONG_ON_A_SERVER))
-def test_a_run_on_a_server_ends_right_in_started_processes(name, options, postgresql, tmp_path):
-    assert_right(name, postgresql, tmp_path, options)
+def test_a_run_on_a_server_ends_right_in_new_interpreters(postgresql, tmp_path):
+    assert_right("worker killed", postgresql, tmp_path, {"times": 1})

@@ -9,6 +9,10 @@ requested environment, folder, arguments and streams, its own ``__main__``, and 
 joined, `atexit` functions called, streams flushed. Tests of properties that only a new interpreter has (the time of
 imports, a closed stderr, variables such as PYTHONHASHSEED) need a real process, and so does every test of the entry point.
 
+Programs that start processes by themselves, such as a shell or a client of MCP, find the commands ``python`` and
+``operad`` in the folder `ForkServer.commands`. Each passes its streams to a process that the server forks, waits for its
+end, and ends it with itself.
+
 The server is one process with one thread, because a fork of a process with threads may hang. It forks twice, and the
 intermediate process ends at once, so that the new one becomes a child of the caller, which is its subreaper at that
 moment. Only Linux has subreapers; elsewhere processes are started.
@@ -24,9 +28,12 @@ import importlib
 import io
 import json
 import os
+import select
+import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import threading
 import types
 import warnings
@@ -43,6 +50,7 @@ IMPORTED = (
     "operad.runtime.testing",
     "operad.server.view.server",
     "httpx",
+    "mcp.server.mcpserver",
     "jinja2",
     "jsonschema",
     "networkx",
@@ -59,20 +67,41 @@ IMPORTED = (
 OPERAD_COMMAND = (sys.executable, "-c", "from operad.cli.entry import main; main()")
 """The command `operad`; its arguments follow."""
 
+_COMMAND = """#!{python} -IS
+import json, os, socket, sys
+with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as server:
+    server.connect({address!r})
+    request = {{"command": [*{words!r}, *sys.argv[1:]], "cwd": os.getcwd(), "env": dict(os.environ)}}
+    socket.send_fds(server, [json.dumps(request).encode()], [0, 1, 2])
+    sys.exit(int(server.recv(100)))
+"""
+"""The program of a command in `ForkServer.commands`."""
+
 _SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER of prctl(2)
 _LONGEST_REQUEST = 2**18
 
 
 class ForkServer:
-    """Server that forks processes on request; see the module."""
+    """Server that forks processes on request; see the module.
+
+    Attributes:
+        commands: The folder of the commands ``python`` and ``operad``.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._control = None
+        self.commands = Path(sys.executable).parent
         if sys.platform == "linux":
+            self._folder = tempfile.TemporaryDirectory(prefix="operad-forks-")
+            self.commands, address = Path(self._folder.name), f"{self._folder.name}/socket"
+            for name, words in {"python": OPERAD_COMMAND[:1], "operad": OPERAD_COMMAND}.items():
+                file = self.commands / name
+                file.write_text(_COMMAND.format(python=sys.executable, address=address, words=words), encoding="utf-8")
+                file.chmod(0o700)
             self._control, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
             self._control.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _LONGEST_REQUEST)
-            command = [sys.executable, __file__, str(theirs.fileno())]
+            command = [sys.executable, __file__, str(theirs.fileno()), address]
             self._server = subprocess.Popen(command, pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL)
             theirs.close()
             assert self._control.recv(100), "the server ended before it was ready"
@@ -117,6 +146,7 @@ class ForkServer:
         if self._control is not None:
             self._control.close()
             self._server.wait()
+            self._folder.cleanup()
 
 
 class _Forked(subprocess.Popen[Any]):
@@ -142,28 +172,50 @@ def _be_subreaper(on: bool) -> None:
 # The server
 
 
-def _serve(control: socket.socket) -> dict[str, Any]:
+def _serve(control: socket.socket, commands: socket.socket) -> dict[str, Any]:
     """Answer requests; in each forked process, return its request."""
     control.send(b"ready")
     while True:
-        data, fds, *_ = socket.recv_fds(control, _LONGEST_REQUEST, 3)
-        if not data:
-            sys.exit()
-        if intermediate := os.fork():
-            os.waitpid(intermediate, 0)
-            for fd in fds:
-                os.close(fd)
-            control.send(b"ended")
-        elif pid := os.fork():
+        asking, data, fds = _next_request(control, commands)
+        if not (intermediate := os.fork()):
+            break
+        os.waitpid(intermediate, 0)
+        for fd in fds:
+            os.close(fd)
+        control.send(b"ended") if asking is control else asking.close()
+    if pid := os.fork():
+        if asking is control:
             control.send(str(pid).encode())
-            os._exit(0)
-        else:
-            control.close()
-            for stream, fd in enumerate(fds):
-                os.dup2(fd, stream)
-            for fd in fds:
-                os.close(fd)
-            return json.loads(data)
+        os._exit(0)
+    if asking is not control and (pid := os.fork()):
+        _wait(pid, asking, fds)
+    for stream, fd in enumerate(fds):
+        os.dup2(fd, stream)
+    for fd in (*fds, *(each.detach() for each in {control, commands, asking})):
+        os.close(fd)
+    return json.loads(data)
+
+
+def _next_request(control: socket.socket, commands: socket.socket) -> tuple[socket.socket, bytes, list[int]]:
+    """Wait for a request; return where its answer goes, its content and its streams."""
+    asking = control if control in select.select([control, commands], [], [])[0] else commands.accept()[0]
+    data, fds, *_ = socket.recv_fds(asking, _LONGEST_REQUEST, 3)
+    if not data and asking is control:
+        sys.exit()
+    return asking, data, fds
+
+
+def _wait(pid: int, command: socket.socket, fds: Sequence[int]) -> None:
+    """Wait for the end of a process and send its status to its command; end the process with its command."""
+    for fd in (0, 1, 2, *fds):
+        os.close(fd)
+    ended = os.pidfd_open(pid)
+    if ended not in select.select([ended, command], [], [])[0]:
+        os.kill(pid, signal.SIGKILL)
+    status = os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    with suppress(OSError):
+        command.send(str(status).encode())
+    os._exit(0)
 
 
 def _become(request: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
@@ -243,4 +295,8 @@ def _prepare() -> None:
 
 if __name__ == "__main__":
     _prepare()
-    _run(*_become(_serve(socket.socket(fileno=int(sys.argv[1])))))
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as commands:
+        commands.bind(sys.argv[2])
+        commands.listen(100)
+        request = _serve(socket.socket(fileno=int(sys.argv[1])), commands)
+    _run(*_become(request))

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+from forked import ForkServer
 
 ROOT = Path(__file__).parents[3]
 DOCS = ROOT / "docs"
@@ -46,21 +47,24 @@ def blocks(text: str) -> Iterator[Block]:
         yield Block(found[1], found[2], before.count("\n") + 1, file[1] if file else "")
 
 
-def programs(text: str) -> Path:
-    """Where the commands of a page are; skips where they are not."""
+def programs(text: str, forked: ForkServer) -> str:
+    """Folders of the commands of a page; skips if they are missing."""
     if "operad run" in text and importlib.util.find_spec("xllamacpp") is None:
         pytest.skip("the embedded model is not installed")
+    here = Path(sys.executable).parent
+    if "from app." in text:  # a module of its folder is imported when an interpreter starts
+        return str(here)
     if not re.search(r"^from (langgraph|pydantic_ai)", text, re.MULTILINE):
-        return Path(sys.executable).parent
+        return f"{forked.commands}:{here}"
     if not (BENCH / "python").exists():
         pytest.skip("the other framework is not installed: make bench does it")
-    return BENCH
+    return str(BENCH)
 
 
-def follow(text: str, folder: Path) -> list[str]:
+def follow(text: str, folder: Path, forked: ForkServer) -> list[str]:
     """Do what a page says; what goes otherwise than it says, each with its line."""
     settings = {name: value for name, value in os.environ.items() if not name.startswith(("OPENAI_", "OPERAD_"))}
-    settings |= {"PATH": f"{programs(text)}:{settings['PATH']}", "LANGSMITH_TRACING": "false"}
+    settings |= {"PATH": f"{programs(text, forked)}:{settings['PATH']}", "LANGSMITH_TRACING": "false"}
     wrong: list[str] = []
     printed: str | None = None
     for block in blocks(text):
@@ -81,16 +85,18 @@ def follow(text: str, folder: Path) -> list[str]:
 
 @pytest.mark.slow  # `make test` runs what is Python in these pages: test_docs.py
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
-def test_who_follows_a_page_gets_what_it_says(page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_follows_a_page_gets_what_it_says(
+    page: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, forked: ForkServer
+) -> None:
     if "from app." in (text := page.read_text(encoding="utf-8")):
         (tmp_path / "sitecustomize.py").write_text(CHAT2GRAPH, encoding="utf-8")
         monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    assert follow(text, tmp_path) == []
+    assert follow(text, tmp_path, forked) == []
 
 
-def test_a_page_that_is_wrong_is_told_with_its_line(tmp_path: Path) -> None:
+def test_a_page_that_is_wrong_is_told_with_its_line(tmp_path: Path, forked: ForkServer) -> None:
     page = "`a.txt`:\n\n```\none\n```\n\n```sh\ncat a.txt\n```\n\n```text\ntwo\n```\n\n```sh\nls none\n```\n"
-    first, second = follow(page, tmp_path)
+    first, second = follow(page, tmp_path, forked)
     assert first == "line 11: the command prints\none\n"
     assert second.startswith("line 15: ls: ")
 

@@ -87,8 +87,3 @@ A file `nobody` is no file.
         (8, "sentence starts with 'What'"),
         (16, "'is no …'"),
     ]
-
-
-@pytest.mark.slow
-def test_the_code_passes_the_check(prose: ModuleType, capsys: pytest.CaptureFixture[str]):
-    assert prose.main() == 0, capsys.readouterr().out

@@ -7,9 +7,10 @@ import os
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from forked import ForkServer
 from mcp.server.mcpserver import MCPServer
 from mcp_servers import served
 from pydantic import TypeAdapter, ValidationError
@@ -76,10 +77,12 @@ server.run()
 
 
 @pytest.fixture
-def demo(tmp_path: Path) -> McpTools:
+def demo(tmp_path: Path, forked: ForkServer) -> McpTools:
     script = tmp_path / "demo.py"
     script.write_text(SERVER)
-    server = StdioServer(command=sys.executable, args=(str(script),), env={"GREETING": "hello"}, cwd=tmp_path)
+    server = StdioServer(
+        command=f"{forked.commands}/python", args=(str(script),), env={"GREETING": "hello"}, cwd=tmp_path
+    )
     return McpTools(name="Demo", server=server)
 
 
@@ -153,7 +156,7 @@ async def test_a_servers_tools_are_listed_called_and_closed(
 
     with pytest.raises(ProcessLookupError):
         os.kill(int(pid), 0)
-    assert f"{sys.executable}: demo is up" in caplog.messages
+    assert f"{cast(StdioServer, demo.server).command}: demo is up" in caplog.messages
 
 
 async def test_a_cancelled_call_is_cancelled_in_the_server_too(demo: McpTools):

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from typing import TYPE_CHECKING, Annotated, Any
 
 import pytest
@@ -22,6 +21,8 @@ from operad.runtime.values.typed_answers import describe_answer, read_answer
 if TYPE_CHECKING:
     from collections.abc import Sequence
     from pathlib import Path
+
+    from forked import ForkServer
 
     from operad import Question
 
@@ -77,11 +78,10 @@ server.run()
 
 
 @pytest.fixture
-def shop(tmp_path: Path) -> McpTools:
+def shop(tmp_path: Path, forked: ForkServer) -> McpTools:
     (tmp_path / "shop.py").write_text(SHOP)
-    server = StdioServer(
-        command=sys.executable, args=("-W", "ignore", "shop.py"), env={"SHOP_TOKEN": "tok-123456789"}, cwd=tmp_path
-    )
+    python, env = f"{forked.commands}/python", {"SHOP_TOKEN": "tok-123456789"}
+    server = StdioServer(command=python, args=("-W", "ignore", "shop.py"), env=env, cwd=tmp_path)
     return McpTools(name="Shop", server=server)
 
 

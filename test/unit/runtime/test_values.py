@@ -622,7 +622,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON)
 @pytest.mark.parametrize("way", [in_memory, cached, nested], ids=lambda way: way.__name__)
 def test_every_json_value_arrives_as_itself(way: Any, value: Any, tmp_path: Path):
@@ -631,7 +631,7 @@ def test_every_json_value_arrives_as_itself(way: Any, value: Any, tmp_path: Path
     assert all(repr(each) == repr(value) for each in got)
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(JSON, min_size=1, max_size=4))
 def test_every_json_value_survives_a_durable_run_and_a_map(values: Any, tmp_path_factory: pytest.TempPathFactory):
     got: list[Any] = []

@@ -756,7 +756,7 @@ def nodes(draw):
 
 EDGE = st.tuples(IDS, st.integers(-1, 3), IDS).map(list)
 QUIET = settings(
-    max_examples=amount(40, 150),
+    max_examples=amount(40, 80),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 

@@ -411,17 +411,8 @@ def test_schemathesis_finds_nothing_that_the_document_does_not_say(place, begun)
         arguments = ["say.yaml", "--port", 0, "--key-file", "keys", "--base-url", model.base_url, "--max-runs", 1000]
         server = begun(*arguments).up()
         code = "from schemathesis.cli import schemathesis; schemathesis()"
-        options = [
-            "--header",
-            f"Authorization: Bearer {KEY}",
-            "--max-examples",
-            "8",
-            "--seed",
-            "1",
-            "--no-color",
-            "--generation-database",
-            "none",
-        ]
+        options = "--max-examples 8 --seed 1 --no-color --generation-database none --header".split()
+        options.append(f"Authorization: Bearer {KEY}")
         command = [sys.executable, "-c", code, "run", f"{server.url}/openapi.json", *options]
         done = subprocess.run(command, cwd=place, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stdout[-8000:] + done.stderr[-2000:]

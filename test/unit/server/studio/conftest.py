@@ -5,6 +5,7 @@ from contextlib import ExitStack
 import httpx
 import pytest
 from local_http import NO_AUTHORITIES
+from studio_page import served, tabs
 from studios import FIVE, Client
 
 from operad.server.studio.files.folder import Folder
@@ -35,3 +36,19 @@ def studio(serve):
     client = serve()
     (client.folder / "five.yaml").write_text(FIVE)
     return client
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory, browser):
+    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
+    folder = tmp_path_factory.mktemp("folder")
+    with served(folder, tmp_path_factory.mktemp("histories")) as url:
+        yield url, folder, browser
+
+
+@pytest.fixture
+def page(site):
+    """Opens the studio in new tabs of the shared browser."""
+    url, folder, browser = site
+    with tabs(browser, url, folder) as opened:
+        yield opened

@@ -1,7 +1,7 @@
 """The studio in a real browser: workflows are drawn, edited, and seen."""
 
 import pytest
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE
 from studios import FIVE
 
 EXPERTS = """\
@@ -16,22 +16,6 @@ experts:
     workflow:
       - [*list, *check]
 """
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
-
-
-@pytest.fixture
-def page(site):
-    """Opens the studio in new tabs of the shared browser."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
-        yield opened
 
 
 @pytest.fixture

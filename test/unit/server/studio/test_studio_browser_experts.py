@@ -1,7 +1,7 @@
 """The studio in a real browser: evaluators and their criteria in the form of an expert, new experts, and the leader."""
 
 import pytest
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE, tabs
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
 
@@ -16,14 +16,6 @@ experts:
     evaluator: {instruction: Two sentences.} # in place
     max_rounds: 2
 """
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
 
 
 @pytest.fixture

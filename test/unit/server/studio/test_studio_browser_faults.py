@@ -3,7 +3,7 @@
 from urllib.parse import urlsplit
 
 import pytest
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE, served, tabs
 from studios import EXPERTS, FIVE
 
 from operad.server.studio.files.folder import Folder
@@ -17,12 +17,6 @@ FORTY = "workflow: forty\nnodes:\n  1: {type: start, after: [], variables: []}\n
     for number in range(2, 41)
 )
 UNKNOWN = FIVE.replace("3: {type: template-transform", "3: {type: telepathy")
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with browser_of(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture

@@ -1,26 +1,9 @@
 """The studio in a real browser: files that are reloaded or changed elsewhere, texts that are typed, and steps compared."""
 
 import pytest
-from studio_page import browser_of, served, tabs
 from studios import FIVE
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
-
-
-@pytest.fixture
-def page(site):
-    """Opens the studio in new tabs of the shared browser."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
-        yield opened
 
 
 @pytest.fixture

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from held_model import held_model
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE, served, tabs
 from studios import FIVE
 
 from operad.runtime.testing import CallTools, Say, ScriptedModel
@@ -31,14 +31,6 @@ nodes:
   2: {type: template-transform, after: 1, template: "{{ text }}", variables: [[text, [text, "1"]]]}
   3: {type: end, after: 2, outputs: [[shown, [output, "2"]]]}
 """
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
 
 
 @pytest.fixture

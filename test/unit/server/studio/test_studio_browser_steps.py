@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE, tabs
 from studios import FIVE
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
@@ -11,14 +11,6 @@ pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at
 DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
 
 MISSPELT = FIVE.replace('[said, [output, "2"]]', '[said, [outputt, "2"]]')
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ import wave
 import zlib
 
 import pytest
-from studio_page import AXE, browser_of, served, tabs
+from studio_page import AXE, tabs
 
 from operad.operators.media.echarts import echarts_option
 
@@ -69,14 +69,6 @@ def wav():
         sound.setframerate(8000)
         sound.writeframes(b"\x00\x10" * 4000)
     return written.getvalue()
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory, chromium):
-    """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
-    folder = tmp_path_factory.mktemp("folder")
-    with served(folder, tmp_path_factory.mktemp("histories")) as url, browser_of(chromium) as browser:
-        yield url, folder, browser
 
 
 @pytest.fixture

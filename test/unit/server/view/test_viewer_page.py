@@ -42,16 +42,6 @@ def runs():
     patch.undo()
 
 
-@pytest.fixture(scope="module")
-def browser(chromium):
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        yield browser
-        browser.close()
-
-
 @pytest.fixture
 def opened(browser, tmp_path):
     """Opens a page; at the end it has asked nobody outside, shown no dialog and had no error."""
