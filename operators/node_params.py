@@ -204,9 +204,10 @@ def param_faults(error: ValidationError, params_type: type[BaseModel]) -> list[F
         path = _path(loc)
         if fault["type"] == "extra_forbidden":
             known = _names_at(params_type, loc[:-1])
-            usual = [key for key in known if len(loc) > 1 or ADVANCED not in params_type.model_fields[key].metadata]
             kind, hint = "parameter" if len(loc) < 2 else "field", did_you_mean(str(fault["loc"][-1]), known)
-            message = f"is not a {kind}{hint}; there are: {', '.join(usual) or 'none'}"
+            if hint and len(loc) < 2:  # the rarely used ones are only listed if nothing is near
+                known = [key for key in known if ADVANCED not in params_type.model_fields[key].metadata]
+            message = f"is not a {kind}{hint}; there are: {', '.join(known) or 'none'}"
             faults.append(Fault(path, message, "unknown-param"))
         elif fault["type"] in ("missing", "missing_argument"):
             faults.append(Fault(path, "is missing", "missing-param"))

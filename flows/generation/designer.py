@@ -12,6 +12,7 @@ A useless answer of a model does not end the run: the message gives the reason i
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -171,12 +172,13 @@ class PlanWorkflow(Stage):
         read, failure = Plan(), ""
 
         async def answered(fault: str) -> dict[str, Any]:
-            nonlocal parts, schema, look
+            nonlocal parts, schema, look, sizes
             task = task_of(call.job, parts, AnswerSchema.unchecked(schema), [call.lesson, fault])
             answer = await ask_object(call.reasoner, task, PLAN_KEYS)
             if schema is not CHANGE or look or not (look := texts_in(parsed(answer.get("look")))):
                 return answer
             parts, schema = prompt(look)
+            sizes = dict(Counter(sizes) + Counter(prompts.sizes(parts, schema)))
             return await answered(fault)
 
         async def attempt(fault: str) -> None:

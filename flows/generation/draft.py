@@ -15,7 +15,8 @@ from operad.flows.edit.operation import Operation, reads
 from operad.flows.edit.order import edges_in_order
 from operad.flows.edit.paths import PathError, Step, path_of, steps_of, value_at
 from operad.flows.edit.variables import RenameVariable
-from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.formats.shapes import fields_of
+from operad.flows.generation.cut_texts import texts_at
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, Replaced, object_schema
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -333,17 +334,9 @@ def _operation(replaced: Replaced, node: NodeSpec) -> Operation | None:
     if isinstance(holder, str) and not replaced.old:
         gap = "" if not holder or holder[-1].isspace() or replaced.new[:1].isspace() else "\n"
         return SetParam(node=node.id, path=path, value=f"{holder}{gap}{replaced.new}")
-    places = [place for place, text in _texts_in(holder, steps) if replaced.old and replaced.old in text]
+    places = [place for place, text in texts_at(holder, steps) if replaced.old and replaced.old in text]
     path = path_of(places[0]) if len(places) == 1 else path
     return ReplaceText(node=node.id, path=path, old=replaced.old, new=replaced.new) if replaced.old else None
-
-
-def _texts_in(value: Any, at: Sequence[Step]) -> Iterator[tuple[Sequence[Step], str]]:
-    if isinstance(value, str):
-        yield at, value
-    inner = enumerate(list_of(value)) if isinstance(value, list) else fields_of(value).items()
-    for key, each in inner:
-        yield from _texts_in(each, [*at, key])
 
 
 def _missing_starts(nodes: Sequence[NodeSpec], types: Mapping[str, NodeType]) -> Iterator[NodeSpec]:

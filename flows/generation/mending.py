@@ -18,6 +18,7 @@ from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
 from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object
+from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_texts
 from operad.flows.generation.draft import grouped, with_failing_requests
 from operad.flows.generation.drafting import as_declared, drafted, params_of
 from operad.flows.generation.graph_json import to_json, workflow_of
@@ -31,7 +32,7 @@ from operad.operators.conditions import Case
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.values.errors import AnswerError, InvalidError, describe
+from operad.runtime.values.errors import AnswerError, InvalidError, Issue, describe
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
 
@@ -265,18 +266,24 @@ class MendWorkflow(Stage):
             "prompt": dict(prompts.sizes(parts, OPERATIONS_FORM.schema)),
         }
         answer: dict[str, Any] = {"operations": []}
+        shown = [text for spec in before.nodes for _, text in texts_at(spec.params)]
 
         async def attempt(fault: str) -> Repaired | None:
             """Return the workflow with the operations of an answer; None for an answer without operations."""
             nonlocal answer, contested
             task = task_of(call.job, parts, OPERATIONS_FORM, [fault])
             answer = await ask_object(call.reasoner, task, ("operations", "wrong"))
-            answer = {**answer, "operations": each_of(parsed(answer.get("operations")))}
+            operations = with_whole_texts(each_of(parsed(answer.get("operations"))), shown)
+            answer = {**answer, "operations": operations}
             contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
-            if not answer["operations"]:
+            if not operations:
                 return None
             try:
-                declared = cast("list[JsonValue]", declared_operations(answer["operations"], before, types))
+                if cut := [
+                    Issue("cut", f"{text[-80:]!r} is cut", "operations") for text in still_cut(operations, shown)
+                ]:
+                    raise InvalidError("operations", cut)
+                declared = cast("list[JsonValue]", declared_operations(operations, before, types))
                 changed = apply(before, read_operations(declared), types, allowed=allowed).graph
             except InvalidError as error:
                 extra["refused"] = str(error)

@@ -11,6 +11,7 @@ from operad.flows.catalogue import NodeType
 from operad.flows.check import Checker
 from operad.flows.edit.operation import inside_of, node_of
 from operad.flows.formats.shapes import fields_of
+from operad.flows.generation.cut_texts import CUT, marked
 from operad.flows.generation.drafting import drafted, short_values
 from operad.flows.generation.plan import DECLARES
 from operad.flows.node_graph import NodeGraph, NodeSpec
@@ -34,9 +35,6 @@ NEAR = 3
 SHORTEST = 20
 LENGTHS = (None, 1_200, 800, 500, 350, 240, 160, 120, 80, 60, 45, 30, SHORTEST)
 """Lengths to which long texts are cut, until the workflow is short enough."""
-
-CUT = "[… cut]"
-"""Mark of a text that is longer."""
 
 
 def whole(graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, str] = MappingProxyType({})) -> str:
@@ -84,7 +82,7 @@ def excerpt(
         params: Any = plain(_drafted_params(spec, types))
         if spec.type in types and isinstance(params, dict):
             params = short_values(types[spec.type], cast("dict[str, Any]", params))
-        shown: Any = params if longest is None or spec.id in look else _with_short_texts(params, longest, _marked)
+        shown: Any = params if longest is None or spec.id in look else _with_short_texts(params, longest, marked)
         text = " ".join(f"{name}={compact(each)}" for name, each in fields_of(shown).items()) or shown
         return f"{' → ' * bool(names)}{', '.join(names)}{f': {text}' if text else ''}"
 
@@ -103,14 +101,9 @@ def _near(graph: NodeGraph, titles: Mapping[str, str], request: str) -> Sequence
     scores = {
         spec.id: similarity(request, f"{titles.get(spec.id, '')} {compact(spec.params)}")
         for spec in graph.nodes
-        if _with_short_texts(plain(spec.params), SHORTEST, _marked) != plain(spec.params)
+        if _with_short_texts(plain(spec.params), SHORTEST, marked) != plain(spec.params)
     }
     return sorted(filter(scores.__getitem__, scores), key=lambda node_id: -scores[node_id])[:NEAR]
-
-
-def _marked(text: str, longest: int) -> str:
-    """Return a text, cut if it is longer by more than the mark of a cut."""
-    return text if len(text) <= longest + len(CUT) else f"{text[:longest]}{CUT}"
 
 
 def skeleton(
@@ -131,7 +124,7 @@ def skeleton(
 
     def params(spec: NodeSpec) -> str:
         text = compact(_drafted_params(spec, types))
-        return f": {text if most is None or len(text) <= most else text[:most] + CUT}"
+        return f": {text if most is None or len(text) <= most else text[:most] + CUT + ']'}"
 
     return _lines(graph, types, titles, params)
 

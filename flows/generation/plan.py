@@ -9,6 +9,7 @@ from typing import Any, Literal, NamedTuple, cast
 
 from operad.flows.check import NodeType
 from operad.flows.formats.shapes import each_of, fields_of, list_of
+from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_texts
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.engine import known_type
@@ -226,6 +227,12 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
     for each in listed[:MOST_NODES]:
         node = _normal_node(each, there, types)
         said, before = node["id"], there.get(node["id"])
+        whole = [text for _, text in texts_at(before.params)] if before is not None else []
+        node = with_whole_texts(node, whole)
+        faults += [
+            f"[plan] {said}: holds the mark of a cut, {text[-80:]!r}; write the text whole, or look at the node first"
+            for text in still_cut([node.get("params"), node.get("replace")], whole)
+        ]
         is_new = before is not None and (node["type"] != before.type or each.get("change") == "add")
         taken = (
             f"is there already ({before.type})" if is_new and before else "is planned twice" if said in nodes else ""
@@ -267,6 +274,8 @@ def _normal_node(
     params = parsed(node.get("params"))
     if params is None and known in types:  # parameters beside the other fields of a node
         params = {name: node[name] for name in types[known].params_type.model_fields if name in node} or None
+    if isinstance(params, dict) and known == "start":
+        params = _with_defaults(fields_of(params), existing)
     if isinstance(params, dict) and existing is None:
         params = {name: value for name, value in fields_of(params).items() if value is not None}
     replaced = parsed(node.get("replace"))
@@ -283,6 +292,17 @@ def _normal_node(
         "replace": [{key: str(each.get(key, "")) for key in ("param", "old", "new")} for each in replacements],
     }
     return {key: value for key, value in normal.items() if value is not None}
+
+
+def _with_defaults(params: Mapping[str, Any], existing: NodeSpec | None) -> dict[str, Any]:
+    """Return the parameters of a start with the defaults that stand beside its variables: inputs that are not required."""
+    stated = {
+        str(each["name"]): each.get("default")
+        for each in each_of(params.get("variables"))
+        if "name" in each and (each.get("default") is not None or each.get("required") is False)
+    }
+    before = fields_of(existing.params).get("defaults") if existing is not None else None
+    return {**params, **({"defaults": {**fields_of(params.get("defaults", before)), **stated}} if stated else {})}
 
 
 def texts_of(value: Any) -> list[str]:

@@ -18,9 +18,10 @@ from operad.flows.catalogue import NodeType, fields_for_generation, table
 from operad.flows.edit.batch import OPERATIONS
 from operad.flows.edit.difference import difference
 from operad.flows.edit.short import usage
+from operad.flows.generation.cut_texts import CUT
 from operad.flows.generation.drafting import places, value_of_pairs
 from operad.flows.generation.names import marked_names
-from operad.flows.generation.nodes_shown import CUT, compact, concerned, excerpt, nodes_now, skeleton, whole
+from operad.flows.generation.nodes_shown import compact, concerned, excerpt, nodes_now, skeleton, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
 from operad.flows.generation.plan import DECLARES, Plan, nodes_before
 from operad.flows.node_graph import NodeGraph
@@ -278,6 +279,9 @@ OTHERS = "Types in short"
 
 NOTED = "Earlier notes"
 
+KEEP_CUT = " (a text with [… cut] stays whole where you write it as shown)"
+"""End of the title of a workflow with cut texts."""
+
 SERVICES = "Configured services"
 
 FORM = "Form of the answer"
@@ -406,7 +410,7 @@ def to_change(
             keep=True,
             fixed=True,
         ),
-        Part("The workflow", workflow, keep=True, data=True),
+        Part(f"The workflow{KEEP_CUT if CUT in workflow else ''}", workflow, keep=True, data=True),
         Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
         Part(
             f"{NOTED} (`outdated`: numbers of those that no longer hold)",

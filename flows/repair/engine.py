@@ -31,7 +31,10 @@ def lessons_of(state: State) -> list[str]:
     for reading in unreadable(state):
         options = [f"{output} of {reading.selector.node!r}" for output in reading.outputs or {}]
         options = options or [
-            f"{output} of {node!r}" for node, outputs in state.checker.outputs.items() for output in outputs
+            f"{output} of {node!r}"
+            for node, outputs in state.checker.outputs.items()
+            if node != reading.node.id
+            for output in outputs
         ]
         if options:
             place = named_place(NODE_TYPES[reading.node.type].params_type, reading.where)

@@ -285,9 +285,10 @@ def test_long_texts_of_a_large_workflow_are_cut_in_a_change_until_the_model_look
     told = change(base=graph, request="Nothing else.")
     assert "\n24 llm after 23: user=" in told
     assert "\n25 end after 24: outputs={" in told
-    assert told.count('[… cut]"') == 23
-    assert change("7", "8", base=graph, request="Nothing else.").count('[… cut]"') == 21
-    assert change(base=SMALL).count('[… cut]"') == 0
+    assert [f"[… cut: {{{{#{n}.text#}}}}]" in told for n in range(1, 24)] == [True] * 23  # the readers are seen
+    assert change("7", "8", base=graph, request="Nothing else.").count("[… cut: {") == 21
+    assert prompts.KEEP_CUT in told
+    assert "[… cut" not in change(base=SMALL)
 
 
 def test_the_texts_that_are_nearest_to_the_request_of_a_change_are_cut_last():
