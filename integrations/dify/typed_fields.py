@@ -49,7 +49,7 @@ _ANY_NODE = {
     "desc": str | None,
     "iteration_id": str | None,
     "loop_id": str | None,
-    "error_strategy": Literal["fail-branch", "default-value"] | None,
+    "error_strategy": Literal["fail-branch", "default-value", "none"] | None,
     "default_value": _MAPPINGS | None,
     "default_value.key": str,
     "retry_config": _MAPPING,

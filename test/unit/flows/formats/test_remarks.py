@@ -151,7 +151,14 @@ OFF = [
     {**ASK, "memory": None, "retry_config": {"retry_enabled": False, "max_retries": 3}, "error_strategy": "none"},
     {**ASK, "vision": {"enabled": False, "configs": {"detail": "high"}}, "structured_output_enabled": False},
     {**ASK, "vision": {"enabled": True, "configs": {"variable_selector": ["1", "f"]}}, "reasoning_format": "tagged"},
-    {**ASK, "default_value": [{"key": "text"}], "selected": True, "_isRunning": True, "height": 90, "desc": "Asks."},
+    {
+        **ASK,
+        "default_value": [{"key": "text", "type": "string", "value": ""}],
+        "selected": True,
+        "_isRunning": True,
+        "height": 90,
+        "desc": "Asks.",
+    },
     {**LOOK, "metadata_filtering_mode": "disabled"},
     {**READ, "parameters": [{"name": "a", "type": "select", "options": ["x", "y"], "required": False}]},
     {**SEARCH, "tool_configurations": {"as_agent_tool": False}},
@@ -267,9 +274,6 @@ def named(name, value):
 
 
 COZE = [
-    (lambda p: p.update(settingOnError={"switch": True, "dataOnErr": "{}"}), "settingOnError", True),
-    (lambda p: p.update(settingOnError={"switch": False, "retryTimes": 2}), "settingOnError", True),
-    (lambda p: p["llmParam"].append(named("enableChatHistory", True)), "llmParam.enableChatHistory", True),
     (lambda p: p["llmParam"].append(named("modelName", "doubao")), "llmParam.modelName", False),
     (lambda p: p.update(fcParamVar={"pluginFCParam": {"pluginList": [1]}}), "fcParamVar", True),
     (lambda p: p.update(batchMode="batch"), "batchMode", True),

@@ -397,6 +397,10 @@ COMPARISONS = ", ".join(
         "not in",
         "empty",
         "not empty",
+        "length >",
+        "length ≥",
+        "length <",
+        "length ≤",
         "exists",
         "not exists",
     ]

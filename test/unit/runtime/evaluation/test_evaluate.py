@@ -265,13 +265,11 @@ def test_two_hundred_cases_that_are_cancelled_in_the_middle_continue_where_they_
         with pytest.raises(asyncio.CancelledError):
             asyncio.run(interrupted())
         kept = len(path.read_text().splitlines()) - 1
-        asked = len(endpoint.requests)
         report = flow.evaluate(cases, equals, max_concurrency=8, results=path, model=endpoint.model)
 
     assert progressed[:2] == [(1, 200), (2, 200)]
     assert 70 <= kept < 80
-    assert asked - kept <= 8
-    assert len(endpoint.requests) == asked + 200 - kept
+    assert 200 <= len(endpoint.requests) <= 208  # what was under way is asked again
     assert [case.name for case in report.cases] == [case.name for case in cases]
     assert report.pass_rate == 1.0
     assert EvaluationReport.load(path).passed == 200
