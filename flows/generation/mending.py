@@ -280,7 +280,7 @@ class MendWorkflow(Stage):
                 return None
             try:
                 if cut := [
-                    Issue("cut", f"{text[-80:]!r} is cut", "operations") for text in still_cut(operations, shown)
+                    Issue("param", f"{text[-80:]!r} is cut", "operations") for text in still_cut(operations, shown)
                 ]:
                     raise InvalidError("operations", cut)
                 declared = cast("list[JsonValue]", declared_operations(operations, before, types))
