@@ -207,9 +207,27 @@ _OF_THE_PAGE = ("retriever_resource", "speech_to_text", "suggested_questions_aft
 
 _VARIABLES = ("workflow.conversation_variables", "workflow.environment_variables")
 
-FILE_TYPES = typed(
+_SHOWN = frozenset(
+    "title desc label description hide id start_node_id tool_label provider_id provider_name provider_type agent_strategy_label "
+    "agent_strategy_provider_name model.name model.provider model.mode app.name selector sourceHandle".split()
+)
+"""Ends of the paths of fields that do not change a run here, so that a value which Dify refuses is no loss."""
+
+
+def _typed(kinds: Mapping[str, Any]) -> Table:
+    """Return the declarations of fields by their paths, with their types."""
+    shown = {path: kind for path, kind in kinds.items() if not _SHOWN.isdisjoint(_ends(path))}
+    return typed({path: kind for path, kind in kinds.items() if path not in shown}) | typed(shown, Use.NOTE)
+
+
+def _ends(path: str) -> Iterator[str]:
+    """Yield the last step of a path, and its last two."""
+    steps = path.split(".")
+    yield from (".".join(steps[-count:]) for count in (1, 2))
+
+
+FILE_TYPES = typed({"version": str | None}, Use.NOTE) | _typed(
     {
-        "version": str | None,
         "app.name": str,
         "dependencies": _MAPPINGS | None,
         **dict.fromkeys(_VARIABLES, _MAPPINGS | None),
@@ -236,7 +254,7 @@ AROUND_TYPES = typed({"parentId": str | None}) | typed(
 )
 """Types of the fields around a node's data; positions and sizes matter to Dify's page only."""
 
-EDGE_TYPES = typed({"id": str, "sourceHandle": str})
+EDGE_TYPES = _typed({"id": str, "sourceHandle": str})
 """Types of the fields of an edge; one without texts as source and target is refused."""
 
 _SETTINGS = (
@@ -260,8 +278,8 @@ CONFIG_TYPES = typed(
 )
 """Types of the fields of an app that has a configuration instead of a graph."""
 
-_TABLES: Mapping[str, Table] = {kind: typed({**_ANY_NODE, **kinds}) for kind, kinds in _KINDS.items()}
-_OTHERS = typed(_ANY_NODE)
+_TABLES: Mapping[str, Table] = {kind: _typed({**_ANY_NODE, **kinds}) for kind, kinds in _KINDS.items()}
+_OTHERS = _typed(_ANY_NODE)
 
 
 def typed_fields(kind: object) -> Table:
