@@ -44,7 +44,7 @@ from dbgpt.core.awel.task.base import SKIP_DATA  # isort: skip
 
 from operad.runtime.values.errors import OperadError
 
-DAGS, BLOCK = amount(300, 600), 150
+DAGS, BLOCK = amount(300, 1500), 150
 RENDEZVOUS = 10.0
 NOTHING = "nothing"
 SKIPPED = "the end was skipped"

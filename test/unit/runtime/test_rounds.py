@@ -802,7 +802,7 @@ verdicts = st.builds(
 )
 
 
-@examples(80, 150)
+@examples(80, 300)
 @given(st.lists(verdicts, min_size=1, max_size=4))
 def test_a_merged_verdict_has_the_worst_status_and_only_ids_that_were_blamed(several):
     whole = join_verdicts(several)
@@ -870,7 +870,7 @@ def test_if_all_fail_in_a_race_all_are_tried_again(engine):
 
 
 @pytest.mark.slow
-@examples(50, 100)
+@examples(50, 150)
 @given(graphs(12), st.data(), st.lists(st.integers(0, 9), min_size=1, max_size=7))
 def test_in_races_as_well_only_blamed_operators_and_their_successors_run_twice(graph, data, naps):
     broken = data.draw(st.sets(st.sampled_from(sorted(graph)), max_size=3))
