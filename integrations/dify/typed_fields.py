@@ -211,7 +211,7 @@ _SHOWN = frozenset(
     "title desc label description hide id start_node_id tool_label provider_id provider_name provider_type agent_strategy_label "
     "agent_strategy_provider_name model.name model.provider model.mode app.name selector sourceHandle".split()
 )
-"""Ends of the paths of fields that do not change a run here, so that a value which Dify refuses is no loss."""
+"""Ends of the paths of fields that do not change a run here, so that a value which Dify refuses is only a note."""
 
 
 def _typed(kinds: Mapping[str, Any]) -> Table:
