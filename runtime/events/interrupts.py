@@ -171,12 +171,14 @@ async def ask(scope: events.Scope, question: Question) -> Any:
         try:
             loop.call_soon(root.check_paused)  # later, so that operators about to start are counted
             value = await answer
+            if (
+                journal is not None
+            ):  # before a pause for a further question is reported, after which the process may end
+                await journal.keep_answer(question.id, value, scope)
         finally:
             scope.end_waiting()
             questions.withdraw(question.id)
     root.check_paused()  # concurrent code of the operator may have asked further questions
-    if journal is not None:
-        await journal.keep_answer(question.id, value, scope)
     scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
     return value
 

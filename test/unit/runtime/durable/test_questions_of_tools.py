@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import pytest
@@ -113,6 +114,18 @@ def test_the_yes_for_figs_does_not_buy_the_ship_after_a_restart(name: str, ledge
         result = flow.resume("r", {"buyer#2": no})
     assert BOUGHT == ["figs"]
     assert ("bought figs" if name == "buy" else "ordered figs") in result.text
+
+
+def test_a_pause_for_the_next_question_is_reported_after_the_answer_is_kept(
+    ledger: Any, monkeypatch: pytest.MonkeyPatch
+):
+    with ScriptedModel(calling(("buy", "figs"), ("buy", "ship"))) as endpoint:
+        flow = shop(kept := ledger(), endpoint, buy)
+        asked(flow, "r")
+        answer = kept.store.answer
+        monkeypatch.setattr(kept.store, "answer", lambda *of: (sleep(0.2), answer(*of))[1])
+        assert [question.id for question in asked(flow, "r", {"buyer": True})] == ["buyer#2"]
+        assert kept.stored_answers("r") == {"buyer": True}
 
 
 def test_a_call_that_the_model_makes_only_after_the_restart_is_asked_about(ledger: Any):
