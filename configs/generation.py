@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 from pydantic import JsonValue
 
@@ -317,7 +317,6 @@ class Designer:
             job.goal,
             base,
             self._offer.with_used(base).types,
-            cast("int", message.outputs.get("to_build", 0)),
             model.describe() if isinstance(model, Model) else "several models",
             model.find_price() if isinstance(model, Model) else None,
         )

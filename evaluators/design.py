@@ -94,7 +94,7 @@ class DesignEvaluator(Evaluator):
         issues += missing_names(call.job.goal, graph, base, NODE_TYPES, read, known)
         if base.nodes and changes(read) and not difference(base, graph):
             issues.append(UNCHANGED)
-        if not judged.outputs.get("operations"):
+        if not judged.outputs.get("changes"):
             issues += texts_in(plan.get("faults"))
         if remaining := _uncontested(issues, contested):
             return _Assessment(1, remaining, notes)

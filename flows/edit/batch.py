@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, get_args
 
@@ -77,8 +77,6 @@ def apply(
     graph: NodeGraph,
     operations: Sequence[Operation],
     types: Mapping[str, NodeType] = NODE_TYPES,
-    *,
-    allowed: Collection[str] | None = None,
 ) -> EditResult:
     """Apply operations to a workflow in order: all of them, or none.
 
@@ -93,12 +91,10 @@ def apply(
         graph: The workflow, which is not modified.
         operations: The operations.
         types: Node types by name.
-        allowed: Ids of the nodes of the workflow that may be changed or removed; None allows all. New nodes may be
-            added, changed and removed. An operation on edges needs one of the two nodes of each edge.
 
     Raises:
-        InvalidError: An operation cannot be applied after the operations before it, or changes other nodes; all issues
-            are listed, each with the number and the name of its operation.
+        InvalidError: An operation cannot be applied after the operations before it; all issues are listed, each with
+            the number and the name of its operation.
     """
     issues: list[Issue] = []
     current = graph
@@ -107,9 +103,6 @@ def apply(
         changed = _with_positional_params(
             current, operation.apply_if_faulty(current) if faults else operation.apply(current, types), types
         )
-        if allowed is not None:
-            new_ids = (current.by_id.keys() | changed.by_id.keys()) - graph.by_id.keys()
-            faults += _disallowed_changes(difference(current, changed), {*allowed, *new_ids}, graph)
         issues += _issues(faults, number, _op_name(operation))
         current = changed
     if issues:
@@ -201,19 +194,6 @@ def _issues(faults: Sequence[Fault], number: int, name: str) -> Iterator[Issue]:
 
 def _op_name(operation: Operation) -> str:
     return str(type(operation).model_fields["op"].default)
-
-
-def _disallowed_changes(changes: Difference, allowed: Collection[str], graph: NodeGraph) -> list[Fault]:
-    """Return a fault for each changed node of a workflow that is not allowed."""
-    nodes = [spec.id for spec in (*changes.added, *changes.removed)] + [change.node for change in changes.changed]
-    edges = () if changes.removed or changes.changed else (*changes.edges_added, *changes.edges_removed)
-    touched = [*nodes, *(edge.source for edge in edges if not {edge.source, edge.target} & set(allowed))]
-    allowed_ids = shorten(sorted(set(allowed) & graph.by_id.keys())) or "none"
-    return [
-        Fault("", f"node {node_id!r} may not be changed here; these may: {allowed_ids}", "not-allowed")
-        for node_id in dict.fromkeys(touched)
-        if node_id not in allowed
-    ]
 
 
 def in_json(operations: Sequence[Operation]) -> str:

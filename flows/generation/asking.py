@@ -2,30 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
-from operad.flows.catalogue import NodeType
+from operad.flows.check import Checker, NodeType
 from operad.flows.edit.variables import named_outputs
 from operad.flows.formats.shapes import fields_of, list_of, pairs_of
-from operad.flows.generation.draft import variable_types
+from operad.flows.generation.draft import drafted_graph
 from operad.flows.generation.nodes_shown import compact
-from operad.flows.generation.plan import Plan, object_schema, read_plan
+from operad.flows.generation.plan import Plan, read_plan
 from operad.flows.generation.prompts import Part, planned, text
 from operad.flows.node_graph import NodeGraph
-from operad.operators.variables import plain
+from operad.operators.variables import VariableType, plain
 from operad.runtime.models.prices import ListPrice
 from operad.runtime.models.turn import Price
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Usage
+from operad.runtime.values.schema import object_schema
 from operad.runtime.values.schema_check import Schema
 
 MOST_QUESTIONS = 5
 """Maximum number of questions of a plan."""
-
-WRITTEN_TOKENS = 150
-"""Assumed tokens of the parameters of a node that a model writes."""
 
 PROMPT_TOKENS, ANSWER_TOKENS = 1_000, 300
 """Assumed tokens of a call of a model in a run."""
@@ -52,13 +50,11 @@ class CostEstimate:
 
     Attributes:
         model: The model.
-        build: Usage of the call that writes the parameters, without corrections; no call if there is nothing to write.
         run: Usage of one run.
         calls: Calls of the model in a run, by node type.
     """
 
     model: str
-    build: Usage
     run: Usage
     calls: Mapping[str, int]
 
@@ -70,17 +66,10 @@ class CostEstimate:
             f"calls: {calls}; assumed are {PROMPT_TOKENS:,} tokens read and {ANSWER_TOKENS} written in each, {ITEMS} rounds "
             f"of each container, {AGENT_CALLS} calls of each agent; other services are not counted"
         )
-        return [
-            f"building: {self._money(self.build)} ({_tokens(self.build)}; corrections come on top)",
-            f"a run: {self._money(self.run)} ({_tokens(self.run)}; {assumed if calls else 'no node calls a model'})",
-        ]
-
-    def _money(self, usage: Usage) -> str:
-        return f"no price known for {self.model}" if usage.known_cost is None else f"about {usage.money()}"
-
-
-def _tokens(usage: Usage) -> str:
-    return f"about {usage.prompt_tokens:,} tokens read, {usage.completion_tokens:,} written"
+        run = self.run
+        money = f"no price known for {self.model}" if run.known_cost is None else f"about {run.money()}"
+        tokens = f"about {run.prompt_tokens:,} tokens read, {run.completion_tokens:,} written"
+        return [f"a run: {money} ({tokens}; {assumed if calls else 'no node calls a model'})"]
 
 
 @dataclass(frozen=True)
@@ -170,7 +159,6 @@ class WorkflowPlan:
             "cost": self.cost
             and {
                 "model": self.cost.model,
-                "build": self.cost.build.known_cost,
                 "run": self.cost.run.known_cost,
                 "calls": dict(self.cost.calls),
                 "estimate": self.cost.lines,
@@ -186,7 +174,7 @@ def with_questions(schema: Schema) -> Schema:
 
 
 def to_ask(parts: Sequence[Part]) -> list[Part]:
-    """Return the prompt for a plan without parameters, extended to one that a person is shown."""
+    """Return the prompt for a plan, extended to one that a person is shown."""
     rules, *others = parts
     return [rules._replace(text=f"{rules.text}\n\n{text('ask')}"), *others]
 
@@ -202,7 +190,6 @@ def plan_for_people(
     request: str,
     base: NodeGraph,
     types: Mapping[str, NodeType],
-    to_build: int,
     model: str,
     price: Price | ListPrice | None,
 ) -> WorkflowPlan:
@@ -213,29 +200,35 @@ def plan_for_people(
         request: The request; questions that it already contains are not asked again.
         base: The existing workflow.
         types: Node types by name.
-        to_build: Tokens of the prompt for the parameters; 0 if there are none to write.
         model: The model, for the estimate.
         price: Its price; None if it is not known.
     """
     plan = read_plan(answer)
     asked = [_question(each) for each in list_of(answer.get("questions"))]
     questions = tuple(question for question in asked if question.text and question.text not in request)[:MOST_QUESTIONS]
-    nodes = {spec.id: (spec.type, spec.parent) for spec in base.nodes if spec.id not in plan.drop}
-    nodes |= {node.id: (node.type, node.inside or nodes.get(node.id, ("", ""))[1]) for node in plan.nodes}
-    calls = _calls(nodes, types)
+    graph = drafted_graph(plan, base, types)
+    checker = Checker(graph, types)
+    calls = _calls(graph, types)
     return WorkflowPlan(
         steps=(*in_words(plan), *(f"{node_id} {base.by_id[node_id].type} (removed)" for node_id in plan.drop)),
-        inputs=_variables(plan, base, types, [key for key, (kind, _) in nodes.items() if kind == "start"]),
-        outputs=_variables(
-            plan, base, types, [key for key, (kind, _) in nodes.items() if kind in types and types[kind].ends]
-        ),
+        inputs={
+            name: kind.value
+            for spec in graph.nodes
+            if spec.type == "start"
+            for name, kind in checker.outputs.get(spec.id, {}).items()
+        },
+        outputs={
+            name: next((kind.value for kind in _kinds(value, checker)), "any")
+            for spec in graph.nodes
+            if spec.type in types and types[spec.type].ends
+            for name, value in named_outputs(spec)
+        },
         questions=questions,
         answers=tuple(question.default for question in questions),
         left_out=plan.left_out,
         notes=plan.notes,
         cost=CostEstimate(
             model,
-            build=_usage(1 if to_build else 0, to_build, WRITTEN_TOKENS * len(plan.to_write) if to_build else 0, price),
             run=_usage(sum(calls.values()), PROMPT_TOKENS, ANSWER_TOKENS, price),
             calls=calls,
         ),
@@ -261,34 +254,19 @@ def _question(value: Any) -> Question:
     return Question(*(" ".join(each.split()) for each in said))
 
 
-def _variables(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType], ids: Sequence[str]) -> dict[str, str]:
-    """Return the variables that starts declare, or the outputs that ends name, as planned or as they are."""
-    declared = {node.id: node.declares for node in plan.nodes if node.declares}
-    kinds = variable_types(plan, base, types)
-    found: dict[str, str] = {}
-    for node_id in ids:
-        if node_id in declared:
-            found |= {variable.name: variable.type for variable in declared[node_id]}
-        elif (spec := base.by_id.get(node_id)) and spec.type == "start":
-            found |= {key.partition(".")[2]: kind for key, kind in kinds.items() if key.startswith(f"{node_id}.")}
-        elif spec:
-            for name, value in named_outputs(spec):
-                sources = [f"{node}.{variable}" for variable, node in pairs_of([plain(value)])]
-                found[name] = next((kinds[source] for source in sources if source in kinds), "any")
-    return found
+def _kinds(value: Any, checker: Checker) -> Iterator[VariableType]:
+    """Yield the type of the variable that an output of an end is, if it is one and its type is known."""
+    for variable, node in pairs_of([plain(value)]):
+        yield from filter(None, [checker.outputs.get(str(node), {}).get(str(variable))])
 
 
-def _calls(nodes: Mapping[str, tuple[str, str]], types: Mapping[str, NodeType]) -> dict[str, int]:
-    """Return the calls of a model in a run by node type, of nodes given as (type, container) by id."""
+def _calls(graph: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, int]:
+    """Return the calls of a model in a run of a workflow by node type."""
     calls: dict[str, int] = {}
-    for kind, container in nodes.values():
-        if kind not in types or not types[kind].asks_model:
-            continue
-        count, seen = AGENT_CALLS if kind == "agent" else 1, set[str]()
-        while container in nodes and container not in seen:
-            seen.add(container)
-            count, container = count * ITEMS, nodes[container][1]
-        calls[kind] = calls.get(kind, 0) + count
+    for spec in graph.nodes:
+        if spec.type in types and types[spec.type].asks_model:
+            count = (AGENT_CALLS if spec.type == "agent" else 1) * ITEMS ** len(graph.around(spec.id))
+            calls[spec.type] = calls.get(spec.type, 0) + count
     return calls
 
 

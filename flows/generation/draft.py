@@ -1,4 +1,4 @@
-"""Workflow of a plan and the parameters drafted for its nodes; nodes that the plan keeps stay the same objects."""
+"""Workflow of a plan; nodes that the plan keeps stay the same objects."""
 
 from __future__ import annotations
 
@@ -18,79 +18,23 @@ from operad.flows.edit.variables import RenameVariable
 from operad.flows.formats.shapes import fields_of
 from operad.flows.generation.cut_texts import texts_at
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.plan import DECLARES, After, Plan, PlannedNode, Replaced, object_schema
+from operad.flows.generation.plan import (
+    After,
+    Plan,
+    PlannedNode,
+    Replaced,
+    normal_plan,
+    read_plan,
+    unknown_neighbours,
+)
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import references_in
 from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import IfElse
-from operad.operators.variables import Selector, VariableType
+from operad.operators.variables import Selector
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
-from operad.runtime.values.schema_check import Schema
-
-GIVEN_BY_PLAN: Mapping[str, str] = {"start": "variables", "code": "outputs"}
-"""Parameter that declares variables, by node type; a plan states these variables already."""
-
-
-def variables_before(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, list[str]]:
-    """Return the variables that each planned node may read, as ``id.variable``: those of all its predecessors.
-
-    Args:
-        plan: The plan.
-        base: The existing workflow.
-        types: Node types by name.
-    """
-    checker = Checker(base, types)
-    outputs: dict[str, list[str]] = {node_id: list(checker.outputs.get(node_id, {})) for node_id in base.by_id}
-    inner = {node_id: list(names) for node_id, names in checker.inner.items()}
-    for node in plan.nodes:
-        if node.change != "keep":
-            outputs[node.id], inner[node.id] = map(list, _variables(node, types))
-    predecessors = _predecessors(plan, base)
-    parents = {spec.id: spec.parent for spec in base.nodes}
-    parents |= {node.id: node.inside for node in plan.nodes if node.inside or node.change == "add"}
-    readable: dict[str, list[str]] = {}
-    for node in plan.nodes:
-        to_visit, seen = [node.id], {node.id}
-        variables: list[str] = []
-        while to_visit:
-            current = to_visit.pop(0)
-            container = parents.get(current, "")
-            if container:
-                variables += [f"{container}.{name}" for name in inner.get(container, [])]
-            for source in [*predecessors.get(current, []), *([container] if container else [])]:
-                if source not in seen:
-                    seen.add(source)
-                    to_visit.append(source)
-                    variables += [f"{source}.{name}" for name in outputs.get(source, []) if source != container]
-        if (
-            node.type in types and types[node.type].body_starts_with
-        ):  # its results and conditions are variables of nodes inside
-            inside = [planned.id for planned in plan.nodes if planned.inside == node.id]
-            inside += [spec.id for spec in base.nodes if spec.parent == node.id and spec.id not in plan.drop]
-            variables += [f"{each}.{name}" for each in dict.fromkeys(inside) for name in outputs.get(each, [])]
-        readable[node.id] = list(dict.fromkeys(variables))
-    return readable
-
-
-def variable_types(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> Mapping[str, str]:
-    """Return the types of variables that planned nodes may read, by ``id.variable``, as far as they are known.
-
-    Args:
-        plan: The plan.
-        base: The existing workflow.
-        types: Node types by name.
-    """
-    checker = Checker(base, types)
-    kinds = {f"{node}.{name}": kind for node, outputs in checker.outputs.items() for name, kind in outputs.items()}
-    known = {name: kind.value for name, kind in kinds.items()}
-    for node in plan.nodes:
-        if node.change == "keep":
-            continue
-        for variables in _variables(node, types):
-            known |= {f"{node.id}.{name}": kind.value for name, kind in variables.items()}
-    return {name: kind for name, kind in known.items() if kind != VariableType.ANY.value}
 
 
 def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list[NodeSpec]:
@@ -151,36 +95,34 @@ def _has_effect(spec: NodeSpec) -> bool:
     )
 
 
-def nodes_schema(schemas: Mapping[str, Schema]) -> Schema:
-    """Return the JSON Schema of an answer with the parameters of nodes, after the reasoning.
+def plan_of(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, Any]:
+    """Return the JSON of a plan in its normal form, as `normal_plan` does, with all its faults.
 
     Args:
-        schemas: Schema of the parameters of each node, by id.
+        answer: The answer of a model.
+        base: The existing workflow.
+        types: Node types by name.
     """
-    nodes = object_schema(schemas, [node_id for node_id, schema in schemas.items() if schema.get("required")])
-    reasoning = {"type": "string", "description": "What each node must do with what it reads, before it is written."}
-    return object_schema({"reasoning": reasoning, "nodes": nodes})
+    plan = normal_plan(answer, base, types)
+    read = read_plan(plan)
+    plan["faults"] += [*unknown_neighbours(read, base), *apply_replacements(read, base, types)[1]]
+    return plan
 
 
-def drafted_graph(
-    plan: Plan, params: Mapping[str, Mapping[str, Any]], base: NodeGraph, types: Mapping[str, NodeType]
-) -> NodeGraph:
-    """Return the workflow of a plan and the parameters drafted for it, which may have issues.
+def drafted_graph(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
+    """Return the workflow of a plan, which may have issues.
 
     Args:
-        plan: The plan, without faults.
-        params: Drafted parameters of the new and changed nodes, by id.
+        plan: The plan; what its faults concern is left out.
         base: The existing workflow.
         types: Node types by name.
     """
     planned = {node.id: node for node in plan.nodes}
     ids = {*planned, *base.by_id}
     base, _ = apply_replacements(plan, base, types)
-    kept = [
-        _drafted_node(planned.get(spec.id), params, spec, types, ids) for spec in base.nodes if spec.id not in plan.drop
-    ]
+    kept = [_drafted_node(planned.get(spec.id), spec, types, ids) for spec in base.nodes if spec.id not in plan.drop]
     kept_ids = {spec.id for spec in kept}
-    new = [_drafted_node(node, params, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
+    new = [_drafted_node(node, None, types, ids) for node in plan.nodes if node.id not in kept_ids]
     graph = NodeGraph([*kept, *_missing_starts([*kept, *new], types), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
     samples = {**base.samples, **plan.samples}
@@ -224,21 +166,6 @@ def with_data_edges(graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGrap
     return graph if len(edges) == len(graph.edges) else replace(graph, edges=edges)
 
 
-def _variables(
-    node: PlannedNode, types: Mapping[str, NodeType]
-) -> tuple[Mapping[str, VariableType], Mapping[str, VariableType]]:
-    """Return a planned node's outputs and its variables for nodes inside, by what it declares or its type's example."""
-    node_type, key = types.get(node.type), DECLARES.get(node.type)
-    if node_type is None:
-        return {}, {}
-    declared = {key: [{"description": "", **variable._asdict()} for variable in node.declares]} if key else {}
-    try:
-        made = node_type(node.id, {**node_type.example, **params_of(node_type, declared)})
-    except InvalidError:  # the example of the type is incomplete, or nothing valid is declared
-        return {}, {}
-    return made.outputs(lambda _: VariableType.ANY), made.inside(lambda _: VariableType.ANY)
-
-
 def _sources_read(spec: NodeSpec, graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[str]:
     """Yield the nodes in the same container that a node reads, without nodes that choose a port."""
     for source in filter(None, map(graph.by_id.get, reads(graph, spec, types))):
@@ -250,44 +177,26 @@ def _has_path(edges: Sequence[Edge], source: str, target: str) -> bool:
     return target in reachable([source], lambda node_id: [edge.target for edge in edges if edge.source == node_id])
 
 
-def _predecessors(plan: Plan, base: NodeGraph) -> Mapping[str, list[str]]:
-    """Return the direct predecessors of each node, as planned, or else as in the existing workflow."""
-    predecessors: dict[str, list[str]] = {}
-    for edge in base.edges:
-        predecessors.setdefault(edge.target, []).append(edge.source)
-    for node in plan.nodes:
-        if node.predecessors or node.change == "add":
-            predecessors[node.id] = [after.node for after in node.predecessors]
-    return predecessors
-
-
 def _drafted_node(
     planned: PlannedNode | None,
-    params: Mapping[str, Mapping[str, Any]],
     existing: NodeSpec | None,
     types: Mapping[str, NodeType],
     ids: Collection[str],
 ) -> NodeSpec:
-    """Return the node of a plan with its planned and drafted parameters, or the existing node if it is kept."""
+    """Return the node of a plan with its parameters in declared form, or the existing node if it is kept."""
     if planned is None or (planned.change == "keep" and existing is not None):
         assert existing is not None  # noqa: S101 - a node is planned or exists
         return existing
-    drafted = {**(planned.params or {}), **params.get(planned.id, {})}
-    written = (
-        params_of(types[planned.type], drafted, ids) if planned.type in types else drafted
-    )  # which the check finds
-    declared = [[variable.name, variable.type] for variable in planned.declares]
-    if declared and (key := GIVEN_BY_PLAN.get(planned.type)) and key not in written:
-        written[key] = declared
-    if planned.type == "llm" and existing is None and "user" in written:
-        written.setdefault("system", "")  # which models often leave out where it is empty
-    if existing is not None:
-        return (
-            existing
-            if written == existing.params or not written
-            else replace(existing, params={**fields_of(existing.params), **written})
-        )
-    return NodeSpec(planned.id, planned.type, written, planned.inside)
+    drafted = dict(planned.params or {})
+    # the check finds a type that is unknown
+    written = params_of(types[planned.type], drafted, ids) if planned.type in types else drafted
+    params = {**fields_of(existing.params), **written} if existing is not None else written
+    if planned.type == "llm" and "user" in params:
+        params.setdefault("system", "")  # which models often leave out where it is empty
+    if existing is None:
+        return NodeSpec(planned.id, planned.type, params, planned.inside)
+    params = {name: value for name, value in params.items() if drafted.get(name, value) is not None}
+    return existing if params == existing.params else replace(existing, params=params)
 
 
 def apply_replacements(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) -> tuple[NodeGraph, list[str]]:

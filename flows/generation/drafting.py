@@ -1,8 +1,7 @@
-"""Drafted form of parameters, in which models write them: closed schemas with the variables that a node may read.
+"""Drafted form of parameters, in which models read and write them.
 
 Declared tuples, written as lists (``[variable, node id]``, ``[[variable], operator, value]``), become objects with
-named keys, and a variable becomes a choice of ``id.variable``. This excludes many faults, and endpoints can enforce the
-schema.
+named keys, and a variable becomes ``id.variable``.
 """
 
 from __future__ import annotations
@@ -10,41 +9,17 @@ from __future__ import annotations
 import json
 import re
 import types as python_types
-import typing
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from pydantic.fields import FieldInfo
-
-from operad.flows.catalogue import fields_for_generation
 from operad.flows.formats.shapes import fields_of, is_selector
-from operad.flows.generation.plan import object_schema
 from operad.operators.conditions import OPERATORS, Condition
-from operad.operators.node import ADVANCED, NodeOperator
+from operad.operators.node import NodeOperator
 from operad.operators.variables import Selector, Text, VariableType
-from operad.runtime.values.schema_check import Schema
 
 NodeType = type[NodeOperator[Any]]
-
-NONE_TO_CHOOSE = "none"
-"""Only choice of a variable if no variable is known; the check reports its use."""
-
-
-def params_schema(node_type: NodeType, variables: Sequence[str], advanced: Collection[str] = ()) -> Schema:
-    """Return the JSON Schema of drafted parameters.
-
-    Args:
-        node_type: The type of the node.
-        variables: Variables that the node may read, as ``id.variable``.
-        advanced: Advanced parameters to include, as ``type.parameter``, or ``parameter`` for all types.
-    """
-    fields = fields_for_generation(node_type, advanced)
-    hints = get_type_hints(node_type.params_type, include_extras=True)
-    return object_schema(
-        {name: _with_description(_schema(hints[name], variables), field) for name, field in fields.items()}
-    )
 
 
 def params_of(node_type: NodeType, drafted: Mapping[str, Any], nodes: Collection[str] = ()) -> dict[str, Any]:
@@ -93,40 +68,6 @@ def as_declared(value: Any) -> Any:
         return [fields["variable"], str(fields["node_id"])]
     node, dot, variable = value.strip("{}# ").partition(".") if isinstance(value, str) else ("", "", "")
     return [variable, node] if dot else value
-
-
-def _schema(annotation: Any, variables: Sequence[str]) -> Schema:
-    """Return the schema of drafted values of a declared type."""
-    kind, arguments = get_origin(annotation), get_args(annotation)
-    if kind is Annotated:
-        found = next((argument for argument in arguments[1:] if isinstance(argument, FieldInfo)), None)
-        return _with_description(_schema(arguments[0], variables), found)
-    if annotation is Selector:
-        return {"type": "string", "enum": list(variables) or [NONE_TO_CHOOSE]}
-    if fields := places(annotation):
-        return object_schema(
-            {name: _schema(hint, variables) for name, hint in fields.items() if ADVANCED not in get_args(hint)}
-        )
-    if kind in (Union, python_types.UnionType):
-        return {"anyOf": [_schema(argument, variables) for argument in arguments]}
-    if kind is Literal:
-        return {"type": "string", "enum": list(arguments)}
-    if isinstance(annotation, type) and issubclass(annotation, Enum):
-        return {"type": "string", "enum": [each.value for each in annotation]}
-    if kind in (list, Sequence, tuple, typing.Sequence):
-        inner = arguments[0] if arguments else Any
-        return {"type": "array", "items": _schema(inner, variables)}
-    return {**_SIMPLE.get(annotation, {})}  # an empty schema allows any JSON
-
-
-_SIMPLE: Mapping[Any, Schema] = {
-    int: {"type": "integer"},
-    float: {"type": "number"},
-    bool: {"type": "boolean"},
-    type(None): {"type": "null"},
-    Text: {"type": "string"},
-    str: {"type": "string"},
-}
 
 
 def places(annotation: Any, *, choices: bool = True) -> Mapping[str, Any]:
@@ -332,8 +273,3 @@ def _fits(annotation: Any, value: Any) -> bool:
     return (
         isinstance(value, declared) if isinstance(declared, type) and declared is not Text else isinstance(value, str)
     )
-
-
-def _with_description(schema: Schema, field: FieldInfo | None) -> Schema:
-    description = field.description if field is not None else ""
-    return {**schema, "description": description} if description else schema

@@ -1,4 +1,4 @@
-"""Stage that mends a draft: by rules, and by operations that a model chooses for the findings."""
+"""Stage that mends a draft: by rules, and by changes that a model makes for the findings."""
 
 from __future__ import annotations
 
@@ -10,122 +10,27 @@ from typing import Any, cast
 
 from pydantic import JsonValue
 
-from operad.flows.check import NodeType
-from operad.flows.edit.batch import OPERATIONS, apply, read_operations
-from operad.flows.edit.difference import difference
+from operad.flows.edit.difference import Difference, difference
 from operad.flows.edit.order import edges_in_order, in_order
-from operad.flows.edit.paths import PathError, steps_of, value_at, with_value
-from operad.flows.formats.shapes import each_of, fields_of, is_selector, pairs_of
+from operad.flows.formats.shapes import each_of, fields_of, pairs_of
 from operad.flows.generation import prompts
 from operad.flows.generation.answers import ask_object
-from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_texts
-from operad.flows.generation.draft import grouped, with_failing_requests
-from operad.flows.generation.drafting import as_declared, drafted, params_of
+from operad.flows.generation.draft import drafted_graph, grouped, plan_of, with_failing_requests
 from operad.flows.generation.graph_json import to_json, workflow_of
-from operad.flows.generation.plan import parsed, read_plan
+from operad.flows.generation.plan import PLAN_KEYS, parsed, read_plan, reasons_of, with_said
 from operad.flows.generation.safeguards import with_approvals, with_named_keys
 from operad.flows.generation.stage import MAX_TRIES, WORKFLOW, Stage, request_of, task_of, texts_in
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph
 from operad.flows.repair import FORMAT, Repaired, repair_graph
 from operad.flows.repair.state import State
-from operad.operators.conditions import Case
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.values.errors import AnswerError, InvalidError, Issue, describe
+from operad.runtime.values.errors import AnswerError, describe, shorten
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
-
-# Conversion of operations from the drafted form, in which models write them, to the declared form.
-
-
-def declared_operations(
-    operations: Sequence[Mapping[str, Any]], graph: NodeGraph, types: Mapping[str, NodeType]
-) -> list[dict[str, Any]]:
-    """Return operations with parameters in declared form, from drafted ones; other operations are not changed.
-
-    A variable ``"2.text"`` becomes ``["text", "2"]`` where a parameter takes a variable. A path of ``set`` may lead into
-    the drafted form, such as ``outputs[0].value``; then the operation sets the whole parameter.
-
-    Args:
-        operations: The operations.
-        graph: The workflow that the operations change.
-        types: Node types by name.
-    """
-    types_by_id = {spec.id: spec.type for spec in graph.nodes}
-    declared: list[dict[str, Any]] = []
-    for item in operations:
-        operation = dict(item)
-        match operation.get("op"):
-            case "add_node" | "insert_between":
-                node_type = str(operation.get("type", ""))
-                types_by_id[str(operation.get("id", ""))] = node_type
-                if node_type in types and "params" in operation:
-                    operation["params"] = params_of(types[node_type], fields_of(operation["params"]), types_by_id)
-            case "set":
-                operation |= _declared_set_fields(
-                    operation, graph, types.get(types_by_id.get(str(operation.get("node")), ""))
-                )
-            case "add_output":
-                operation["value"] = as_declared(operation.get("value"))
-            case "add_branch" if isinstance(operation.get("branch"), Mapping):
-                operation["branch"] = _declared_case(operation["branch"], types)
-            case "connect" if Edge(*(operation.get(key, 0) for key in ("source", "target", "port"))) in graph.edges:
-                continue  # the removal of a node connects what was before it with what was after it
-            case _:
-                pass
-        declared.append(operation)
-        graph = _after(operation, graph, types)
-    return declared
-
-
-def _after(operation: dict[str, Any], graph: NodeGraph, types: Mapping[str, NodeType]) -> NodeGraph:
-    """Return the workflow after an operation, which later ones build on; unchanged if the operation has faults."""
-    try:
-        [read] = read_operations(operation)
-    except InvalidError:
-        return graph
-    return graph if any(read.faults(graph, types)) else read.apply(graph, types)
-
-
-def _declared_set_fields(operation: Mapping[str, Any], graph: NodeGraph, node_type: NodeType | None) -> dict[str, Any]:
-    """Return the fields of a ``set`` operation that change in declared form."""
-    path, value = operation.get("path"), operation.get("value")
-    if node_type is None or not isinstance(path, str):
-        return {}
-    try:
-        steps = steps_of(path)
-    except PathError:
-        return {}
-    name = str(steps[0])
-    if len(steps) == 1:
-        return {"value": params_of(node_type, {name: value}, graph.by_id).get(name, value)}
-    spec = graph.by_id.get(str(operation.get("node")))
-    in_place = {"value": as_declared(value)} if _takes_variable(spec, path) else {}
-    is_drafted = isinstance(value, Mapping) or any(isinstance(step, str) for step in steps[1:])
-    if spec is None or is_selector(value) or not is_drafted:
-        return in_place
-    try:
-        whole = with_value(drafted(node_type, fields_of(spec.params)), steps, value)
-    except (PathError, TypeError):
-        return in_place
-    return {"path": name, "value": params_of(node_type, {name: whole[name]}, graph.by_id)[name]}
-
-
-def _takes_variable(spec: NodeSpec | None, path: str) -> bool:
-    """Return whether the current value at a path of declared parameters is a variable."""
-    try:
-        return spec is not None and is_selector(value_at(spec.params, steps_of(path)))
-    except PathError:
-        return False
-
-
-def _declared_case(branch: Mapping[str, Any], types: Mapping[str, NodeType]) -> Any:
-    """Return a case of an if-else in declared form."""
-    params = params_of(types["if-else"], {"cases": [dict(branch)]}) if "if-else" in types else {}
-    cases: list[Any] = params.get("cases", [])
-    return list(cases[0]) if cases and set(branch) <= set(Case._fields) else dict(branch)
-
+from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.text import fence
 
 DRAFTED = "drafted"
 """Output with the first draft of a mended workflow."""
@@ -137,37 +42,12 @@ of cycles. The model is asked about these."""
 TIDY = ("order", "selection")
 """Rules that change only how a workflow is written, so that users are not told of their repairs."""
 
-_OPERATIONS: Mapping[str, Any] = {
-    "type": "object",
-    "properties": {
-        "reasoning": {"type": "string", "description": "Short: the cause of each finding, and its correction."},
-        "operations": {
-            "type": "array",
-            "items": {
-                "type": "object",
-                "properties": {"op": {"type": "string", "enum": list(OPERATIONS)}},
-                "required": ["op"],
-            },
-        },
-        "wrong": {
-            "type": "array",
-            "description": "Findings that are mistaken.",
-            "items": {
-                "type": "object",
-                "properties": {"finding": {"type": "integer"}, "reason": {"type": "string"}},
-                "required": ["finding", "reason"],
-            },
-        },
-    },
-    "required": ["reasoning", "operations"],
-    "additionalProperties": False,
-}
-OPERATIONS_FORM = AnswerSchema.unchecked(_OPERATIONS)
-"""Form of a mending answer; the prompt describes the fields of operations, as that is shorter than a schema."""
+MEND: Schema = {"type": "object", "properties": {"nodes": {"type": "array"}, "wrong": {"type": "object"}}}
+"""JSON Schema of a mending answer: the plan of a change, or reasons against findings; the rules describe it."""
 
 
 class MendWorkflow(Stage):
-    """Mends a workflow by rules and, if findings remain, by operations that a model chooses.
+    """Mends a workflow by rules and, if findings remain, by changes of a model, in the form of a plan.
 
     The stage works on the newest draft. Nodes that neither the plan nor a finding names are not changed, and changes
     that do not improve the workflow are dropped. The model may contest a finding, which then causes no change.
@@ -179,7 +59,7 @@ class MendWorkflow(Stage):
         dropped_notes: Notes that the review of the same workflow found wrong.
         allowed: Ids of the nodes that may be changed; absent if all may.
         repairs: Repairs by rules.
-        operations: Answer of the model with its operations.
+        changes: Answer of the model with its changes.
         asked: Findings that the model was asked to mend.
         told: Findings that the model was asked to mend in all rounds so far.
         contested: Findings that the model has contested so far, each with its reason.
@@ -206,6 +86,7 @@ class MendWorkflow(Stage):
         newest_message = verdict if verdict and verdict.outputs.get(DRAFTED) == drafted_as else None
         newest_graph = workflow_of(newest_message.outputs) if newest_message else None
         extra: dict[str, JsonValue] = {}
+        later: Mapping[str, Any] = {}
         noted = drafted
         if newest_message is None or newest_graph is None or not call.lesson:
             repaired = repair_draft(graph, base, allowed)
@@ -215,12 +96,13 @@ class MendWorkflow(Stage):
             findings = texts_in(newest_message.outputs.get("findings")) or findings_in(call.lesson) or [call.lesson]
             shown_before = set(texts_in(newest_message.outputs.get("told")))
             findings.sort(key=lambda finding: finding in shown_before)  # findings that the model has not seen are first
-            repaired, extra = await self._ask_operations(
+            repaired, extra, later = await self._ask_changes(
                 call, newest_graph, base, allowed, findings, contested_in(newest_message)
             )
             repairs = list(
                 dict.fromkeys([*texts_in(newest_message.outputs.get("repairs")), *map(str, repaired.repairs)])
             )
+            plan = with_said(fields_of(newest_message.outputs.get("plan")), later)
             extra["unchanged"] = repaired.graph == newest_graph
             noted = newest_message if extra["unchanged"] else drafted  # a review of the same workflow still holds
             extra["told"] = list[JsonValue](
@@ -233,18 +115,20 @@ class MendWorkflow(Stage):
         mended, safeguards = with_approvals(mended, base, read_plan(plan).unapproved, offer)
         return self._message(
             call.job,
-            prompts.skeleton(mended, offer.types),
+            prompts.excerpt(mended, offer.types),
             workflow=to_json(mended),
             drafted=drafted_as,
             plan=plan,
-            notes=list(dict.fromkeys([*texts_in(noted.outputs.get("notes")), *safeguards])),
+            notes=list(
+                dict.fromkeys([*texts_in(noted.outputs.get("notes")), *texts_in(later.get("notes")), *safeguards])
+            ),
             dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
             repairs=[*repairs, *keys],
             **extra,
         )
 
-    async def _ask_operations(
+    async def _ask_changes(
         self,
         call: OperatorCall,
         before: NodeGraph,
@@ -252,10 +136,12 @@ class MendWorkflow(Stage):
         allowed: AbstractSet[str] | None,
         found: Sequence[str],
         contested: Sequence[tuple[str, str]],
-    ) -> tuple[Repaired, dict[str, JsonValue]]:
-        """Return the workflow with a model's operations, unchanged if these improve nothing, and further outputs."""
+    ) -> tuple[Repaired, dict[str, JsonValue], Mapping[str, Any]]:
+        """Return the workflow with a model's changes, further outputs, and the plan of the changes.
+
+        The workflow is unchanged if the changes improve nothing.
+        """
         offer = self._offer(call.job, before)
-        types = offer.types
         findings = list(found[: prompts.MOST_FINDINGS])
         named_ids = nodes_in(findings, before)
         to_change = nodes_in(list(map(essence_of, findings)), before)  # not the nodes that are only proposed
@@ -263,42 +149,32 @@ class MendWorkflow(Stage):
         parts = prompts.to_mend(before, findings, named_ids, offer, allowed=allowed, titles=request_of(call.job).titles)
         extra: dict[str, JsonValue] = {
             "asked": list[JsonValue](findings),
-            "prompt": dict(prompts.sizes(parts, OPERATIONS_FORM.schema)),
+            "prompt": dict(prompts.sizes(parts, MEND)),
         }
-        answer: dict[str, Any] = {"operations": []}
-        shown = [text for spec in before.nodes for _, text in texts_at(spec.params)]
+        answer: dict[str, Any] = {}
+        plan: dict[str, Any] = {}
 
         async def attempt(fault: str) -> Repaired | None:
-            """Return the workflow with the operations of an answer; None for an answer without operations."""
-            nonlocal answer, contested
-            task = task_of(call.job, parts, OPERATIONS_FORM, [fault])
-            answer = await ask_object(call.reasoner, task, ("operations", "wrong"))
-            operations = with_whole_texts(each_of(parsed(answer.get("operations"))), shown)
-            answer = {**answer, "operations": operations}
+            """Return the workflow with the changes of an answer; None for an answer without changes."""
+            nonlocal answer, contested, plan
+            task = task_of(call.job, parts, AnswerSchema.unchecked(MEND), [fault])
+            answer = await ask_object(call.reasoner, task, (*PLAN_KEYS, "wrong"))
             contested = list(dict.fromkeys([*contested, *_contested(answer, findings)]))
-            if not operations:
+            plan = plan_of(answer, before, offer.types)
+            read = read_plan(plan)
+            said = f"Nothing was changed. Your answer:\n{fence(prompts.compact(answer))}"
+            changed = drafted_graph(read, before, offer.types)
+            if changed == before and not plan["faults"]:
                 return None
-            try:
-                if cut := [
-                    Issue("param", f"{text[-80:]!r} is cut", "operations") for text in still_cut(operations, shown)
-                ]:
-                    raise InvalidError("operations", cut)
-                declared = cast("list[JsonValue]", declared_operations(operations, before, types))
-                changed = apply(before, read_operations(declared), types, allowed=allowed).graph
-            except InvalidError as error:
-                extra["refused"] = str(error)
-                issues = prompts.listed(map(str, error.issues))
-                told = f"Nothing was changed. Your operations:\n{_fenced_operations(answer)}\nTheir faults:\n{issues}"
-                raise UnfitError(told) from error
+            if faults := [*plan["faults"], *_forbidden(difference(before, changed), allowed)]:
+                extra["refused"] = "; ".join(faults)
+                raise UnfitError(f"{said}\nIts faults:\n{prompts.listed(faults)}")
             repaired = repair_draft(changed, base, allowed)
             if repaired.graph and _is_better(State(repaired.graph), State(before), findings):
                 return repaired
-            extra["refused"] = "the operations make it no better"
+            extra["refused"] = "the changes make it no better"
             remaining = prompts.listed(repaired.lessons[: prompts.MOST_FINDINGS])
-            raise UnfitError(
-                "Nothing was changed, because your operations do not improve the workflow. Your operations:\n"
-                f"{_fenced_operations(answer)}\nFindings with them:\n{remaining}"
-            )
+            raise UnfitError(f"{said}\nIt does not improve the workflow. Findings with it:\n{remaining}")
 
         repaired = None
         try:
@@ -309,12 +185,8 @@ class MendWorkflow(Stage):
             pass  # `extra` says why
         extra["contested"] = [list(pair) for pair in contested]
         if repaired is None:
-            return repair_graph(before, rules={}), extra
-        return repaired, {**extra, "operations": answer}
-
-
-def _fenced_operations(answer: Mapping[str, Any]) -> str:
-    return prompts.fence(prompts.compact(answer["operations"]))
+            return repair_graph(before, rules={}), extra, plan
+        return repaired, {**extra, "changes": answer}, plan
 
 
 def _is_better(after: State, before: State, findings: Sequence[str]) -> bool:
@@ -337,13 +209,11 @@ dry runs."""
 
 def _contested(answer: Mapping[str, Any], findings: Sequence[str]) -> list[tuple[str, str]]:
     """Return the findings that an answer contests, each with the reason, without issues of the static check."""
-    pairs = [
-        (str(contest.get("finding")).strip(), " ".join(str(contest.get("reason") or "no reason").split()))
-        for contest in each_of(parsed(answer.get("wrong")))
-    ]
+    given = parsed(answer.get("wrong"))
+    listed = {str(each.get("finding")): each.get("reason") for each in each_of(given)}  # another form of the same
     return [
-        (findings[int(number) - 1], reason)
-        for number, reason in pairs
+        (findings[int(number) - 1], reason or "no reason")
+        for number, reason in reasons_of(listed or given).items()
         if number.isdecimal() and 0 < int(number) <= len(findings) and findings[int(number) - 1].startswith(CONTESTABLE)
     ]
 
@@ -414,6 +284,23 @@ def _repaired(graph: NodeGraph, base: NodeGraph, allowed: Collection[str] | None
         repairs = [repair for repair in mended.repairs if repair.where not in forbidden]
         return replace(repair_graph(restored, rules={}), repairs=repairs)
     return repair_graph(graph, rules={})
+
+
+def _forbidden(made: Difference, allowed: Collection[str] | None) -> list[str]:
+    """Return a fault for each node of a workflow that is changed and may not be; an edge needs one end that may be."""
+    if allowed is None:
+        return []
+    mine = {*allowed, *(spec.id for spec in made.added)}
+    edges = [
+        edge.source for edge in (*made.edges_added, *made.edges_removed) if mine.isdisjoint((edge.source, edge.target))
+    ]
+    touched = [*(spec.id for spec in made.removed), *(change.node for change in made.changed), *edges]
+    may = shorten(sorted(allowed)) or "none"
+    return [
+        f"[plan] {node_id}: may not be changed here; these may: {may}"
+        for node_id in dict.fromkeys(touched)
+        if node_id not in mine
+    ]
 
 
 def findings_in(lesson: str) -> list[str]:

@@ -3,24 +3,22 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from types import MappingProxyType
 from typing import Any, cast
 
 from operad.flows.catalogue import NodeType
 from operad.flows.check import Checker
-from operad.flows.edit.operation import inside_of, node_of
+from operad.flows.edit.operation import node_of
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.cut_texts import CUT, marked
+from operad.flows.generation.cut_texts import marked
 from operad.flows.generation.drafting import drafted, short_values
-from operad.flows.generation.plan import DECLARES
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
-from operad.runtime.values.text import cut, fence
 from operad.runtime.values.words import similarity
 
-EXCERPTS = 3_000
-"""Maximum number of characters of the parameters of all nodes in a skeleton, up to 120 each."""
+DECLARING = frozenset({"start", "code", "parameter-extractor", "loop", "sub-workflow"})
+"""Types whose parameters declare their outputs."""
 
 SMALL, EACH = 900, 70
 """Number of characters of a workflow, and for each of its nodes, up to which a change shows it whole; of a larger one,
@@ -47,7 +45,7 @@ def whole(graph: NodeGraph, types: Mapping[str, NodeType], titles: Mapping[str, 
         types: Node types by name.
         titles: Titles that people gave to nodes, by id.
     """
-    return skeleton(graph, types, None, titles)
+    return _lines(graph, types, titles, lambda spec: f": {compact(_drafted_params(spec, types))}")
 
 
 def excerpt(
@@ -57,6 +55,7 @@ def excerpt(
     look: Collection[str] = (),
     known: Collection[str] = (),
     request: str = "",
+    most: int | None = None,
 ) -> str:
     """Return a line for each node of a workflow, with its outputs; of a large workflow, long texts are cut.
 
@@ -69,6 +68,7 @@ def excerpt(
         look: Ids of nodes whose texts are not cut.
         known: Types whose outputs are described elsewhere.
         request: The change that the workflow is shown for.
+        most: Maximum number of characters, beyond which all long texts are cut, down to `SHORTEST`; None for no limit.
     """
     outputs = Checker(graph, types).outputs
 
@@ -76,7 +76,7 @@ def excerpt(
         reports = types[spec.type].reports if spec.type in types else ()
         names = (
             []
-            if spec.type in (*DECLARES, *known)
+            if spec.type in DECLARING or spec.type in known
             else [name for name in outputs.get(spec.id, ()) if name not in reports]
         )
         params: Any = plain(_drafted_params(spec, types))
@@ -90,10 +90,14 @@ def excerpt(
         return _lines(graph, types, titles, lambda spec: outputs_and_params(spec, longest, look))
 
     near = _near(graph, titles, request)
-    most = max(SMALL, EACH * len(graph.nodes)) * (1 if near else UNGUIDED)
+    enough = max(SMALL, EACH * len(graph.nodes)) * (1 if near else UNGUIDED)
     tried = [(longest, whole) for whole in (near, near[:2], near[:1]) for longest in LENGTHS]
-    longest, near = next((each for each in tried if len(lines(*each)) <= most), tried[-1])
-    return lines(longest, {*near, *look})
+    longest, near = next((each for each in tried if len(lines(*each)) <= enough), tried[-1])
+    shown = lines(longest, {*near, *look})
+    shorter = iter(LENGTHS[1:])
+    while most is not None and len(shown) > most and (longest := next(shorter, None)):
+        shown = lines(longest)
+    return shown
 
 
 def _near(graph: NodeGraph, titles: Mapping[str, str], request: str) -> Sequence[str]:
@@ -104,29 +108,6 @@ def _near(graph: NodeGraph, titles: Mapping[str, str], request: str) -> Sequence
         if _with_short_texts(plain(spec.params), SHORTEST, marked) != plain(spec.params)
     }
     return sorted(filter(scores.__getitem__, scores), key=lambda node_id: -scores[node_id])[:NEAR]
-
-
-def skeleton(
-    graph: NodeGraph,
-    types: Mapping[str, NodeType],
-    most: int | None = 120,
-    titles: Mapping[str, str] = MappingProxyType({}),
-) -> str:
-    """Return a line for each node of a workflow: id, type, title, predecessors, and parameters in drafted form.
-
-    Args:
-        graph: The workflow.
-        types: Node types by name.
-        most: Maximum number of characters of the parameters of a node; a cut is marked. None for no limit.
-        titles: Titles that people gave to nodes, by id.
-    """
-    most = None if most is None else min(most, EXCERPTS // max(len(graph.nodes), 1))
-
-    def params(spec: NodeSpec) -> str:
-        text = compact(_drafted_params(spec, types))
-        return f": {text if most is None or len(text) <= most else text[:most] + CUT + ']'}"
-
-    return _lines(graph, types, titles, params)
 
 
 def _lines(
@@ -159,59 +140,6 @@ def _drafted_params(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
     return (
         drafted(types[node.type], fields_of(params)) if node.type in types and isinstance(params, Mapping) else params
     )
-
-
-def nodes_now(graph: NodeGraph, ids: Iterable[str], types: Mapping[str, NodeType]) -> str:
-    """Return the current parameters of nodes by id, in drafted form; empty if there are none."""
-    params = {
-        node_id: drafted(types[spec.type], fields_of(spec.params))
-        for node_id in ids
-        if (spec := graph.by_id.get(node_id)) is not None and spec.type in types
-    }
-    return fence(compact(params)) if params else ""
-
-
-def concerned(
-    graph: NodeGraph,
-    ids: Iterable[str],
-    most: int | None = None,
-    types: Mapping[str, NodeType] = MappingProxyType({}),
-) -> str:
-    """Return nodes in drafted form as JSON, with the nodes inside them and their edges.
-
-    Args:
-        graph: The workflow.
-        ids: The ids of the nodes.
-        most: Maximum number of characters, for which long texts are cut shorter and shorter; None for no limit.
-        types: Types by name of the nodes to show in drafted form.
-    """
-    wanted = {
-        inner_id for node_id in ids for inner_id in (node_id, *inside_of(graph, node_id)) if inner_id in graph.by_id
-    }
-    if not wanted:
-        return ""
-    nodes = [
-        {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": _drafted_params(spec, types)}
-        for spec in graph.nodes
-        if spec.id in wanted
-    ]
-    branching = _branching(graph, types)
-    edges = [
-        f"{edge.source}{f':{edge.port}' if edge.source in branching else ''} -> {edge.target}"
-        for edge in graph.edges
-        if wanted.intersection((edge.source, edge.target))
-    ]
-    text = compact({"nodes": nodes, "edges": edges})
-    if most is None:
-        return fence(text)
-    for longest in (1_600, 800, 400, 200, 100):
-        if len(fence(text)) > most:
-            text = compact({"nodes": _with_short_texts(plain(nodes), longest, cut), "edges": edges})
-    return fence(text if len(fence(text)) <= most else cut(text, max(most - _FENCE_CHARACTERS, 0)))
-
-
-_FENCE_CHARACTERS = 60
-"""Number of characters that the fences and the mark of a cut take."""
 
 
 def _with_short_texts(value: Any, longest: int, cut: Callable[[str, int], str]) -> Any:

@@ -1,9 +1,9 @@
-"""Plan of a workflow: its nodes, their types and order, and optionally their parameters."""
+"""Plan of a workflow: its nodes with their order and parameters, as models answer it."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
@@ -13,21 +13,11 @@ from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_te
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.engine import known_type
-from operad.operators.variables import VariableType
 from operad.runtime.values.answer_json import candidates
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.schema_check import Schema
 
 Change = Literal["keep", "update", "add"]
-
-DECLARES: Mapping[str, str] = {
-    "start": "variables",
-    "code": "outputs",
-    "parameter-extractor": "parameters",
-    "loop": "variables",
-    "sub-workflow": "outputs",
-}
-"""Types whose nodes declare their own variables, which a plan therefore names, each with the parameter for them."""
 
 MOST_NODES = 100
 """Maximum number of nodes in a plan."""
@@ -37,12 +27,10 @@ _ID = re.compile(r"[\w-]{1,40}")
 
 _TEXT: Schema = {"type": "string"}
 _TEXTS: Schema = {"type": "array", "items": _TEXT}
-_NUMBERS: Schema = {"type": "array", "items": {"type": "integer"}}
 _OBJECT: Schema = {"type": "object"}
 
-_SAID: Mapping[str, Schema] = dict.fromkeys(("left_out", "neither", "unapproved", "samples"), _OBJECT)
+_SAID = ("left_out", "neither", "unapproved", "samples")
 """Further fields of a plan, which are objects; the rules of the prompt describe them."""
-
 
 PLAN_KEYS = ("nodes", "drop", "rename", "notes", "look", *_SAID)
 """Keys of which a plan has at least one."""
@@ -58,13 +46,6 @@ class After(NamedTuple):
 
     node: str
     port: int = 0
-
-
-class Given(NamedTuple):
-    """Variable that a node declares, with its type."""
-
-    name: str
-    type: str
 
 
 class Replaced(NamedTuple):
@@ -92,8 +73,7 @@ class PlannedNode:
         purpose: Purpose of the node in one line.
         inside: Id of the container of the node, such as an iteration; empty for none.
         predecessors: Direct predecessors; empty for an existing node to keep its edges.
-        declares: Variables that the node declares, for the types of `DECLARES`.
-        params: Parameters in drafted form; None if they are not written yet.
+        params: Parameters in drafted form; None if none are written.
         replace: Replacements in its texts.
     """
 
@@ -103,7 +83,6 @@ class PlannedNode:
     purpose: str = ""
     inside: str = ""
     predecessors: tuple[After, ...] = ()
-    declares: tuple[Given, ...] = ()
     params: Mapping[str, Any] | None = None
     replace: tuple[Replaced, ...] = ()
 
@@ -116,7 +95,6 @@ class Plan:
         nodes: Nodes to keep, update or add.
         drop: Ids of the nodes to remove.
         rename: New names of variables, by ``id.variable``.
-        reasoning: Reasons of the plan.
         notes: Notes for the user on assumptions and contradictions.
         outdated: Numbers, from 1, of earlier notes that no longer hold.
         left_out: What the request asks for and the workflow does not do, each with the reason.
@@ -128,7 +106,6 @@ class Plan:
     nodes: tuple[PlannedNode, ...] = ()
     drop: tuple[str, ...] = ()
     rename: Mapping[str, str] = field(default_factory=dict[str, str])
-    reasoning: str = ""
     notes: tuple[str, ...] = ()
     outdated: tuple[int, ...] = ()
     left_out: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -140,42 +117,6 @@ class Plan:
     def to_write(self) -> list[str]:
         """Ids of the nodes to write: new nodes, and nodes to update."""
         return [node.id for node in self.nodes if node.change != "keep"]
-
-
-def plan_schema(types: Mapping[str, NodeType], there: Collection[str], *, noted: bool = False) -> Schema:
-    """Return the JSON Schema of a plan without parameters; reasoning comes first, and fields may be left out.
-
-    Args:
-        types: Node types by name.
-        there: Ids of the existing nodes.
-        noted: True if there are earlier notes.
-    """
-    kinds = [kind.value for kind in VariableType if kind not in (VariableType.ANY, VariableType.ARRAY)]
-    variable = object_schema({"name": _TEXT, "type": {"type": "string", "enum": kinds}})
-    node: dict[str, Schema] = {
-        "id": {**_TEXT, "description": "A free number; for an existing node, its id."},
-        "type": {"type": "string", "enum": list(types)},
-        "change": {"type": "string", "enum": ["keep", "update", "add"] if there else ["add"]},
-        "does": {**_TEXT, "description": "One line."},
-        "inside": _TEXT,
-        "after": _TEXTS,
-        "gives": {
-            "type": "array",
-            "description": f"Variables that it declares, of {', '.join(DECLARES)} only; outputs of an end.",
-            "items": variable,
-        },
-    }
-    required = ["id", "type", *(["change"] if there else ["after"])]
-    drop_id = {"type": "string", "enum": list(there)} if there else _TEXT
-    properties: dict[str, Schema] = {
-        "reasoning": {**_TEXT, "description": "Short: the steps asked for, and the node for each."},
-        "nodes": {"type": "array", "items": object_schema(node, required)},
-        "drop": {"type": "array", "items": drop_id},
-        "notes": _TEXTS,
-        **_SAID,
-        **({"outdated": _NUMBERS} if noted else {}),
-    }
-    return object_schema(properties, ["reasoning", "nodes"])
 
 
 DRAFT: Schema = {
@@ -193,10 +134,10 @@ DRAFT: Schema = {
     },
     "required": ["reasoning", "nodes"],
 }
-"""JSON Schema of a plan of a new workflow with parameters, in short, as endpoints count its tokens; rules have the rest."""
+"""JSON Schema of the plan of a new workflow, in short, as endpoints count its tokens; rules have the rest."""
 
 CHANGE: Schema = {"type": "object", "properties": {"nodes": {"type": "array"}}}
-"""JSON Schema of a plan of a change with parameters, whose form stands in the rules, as that is shorter."""
+"""JSON Schema of the plan of a change, whose form stands in the rules, as that is shorter."""
 
 
 def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, Any]:
@@ -251,7 +192,6 @@ def normal_plan(answer: Mapping[str, Any], base: NodeGraph, types: Mapping[str, 
     reasons = {key: reasons_of(answer.get(key)) for key in _SAID if key != "samples" and answer.get(key)}
     samples = fields_of(parsed(answer.get("samples")))
     return {
-        "reasoning": str(answer.get("reasoning") or ""),
         "nodes": list(nodes.values()),
         "drop": [each for each in drop if each in base.by_id],
         **({"rename": renamed} if (renamed := reasons_of(answer.get("rename"))) else {}),
@@ -339,7 +279,6 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
         nodes=tuple(_read_node(node, ports) for node in nodes),
         drop=tuple(map(str, answer.get("drop", []))),
         rename=reasons_of(answer.get("rename")),
-        reasoning=str(answer.get("reasoning", "")),
         notes=tuple(line for note in answer.get("notes", []) if (line := " ".join(str(note).split()))),
         outdated=tuple(int(number) for number in answer.get("outdated", [])),
         left_out=reasons_of(answer.get("left_out")),
@@ -347,6 +286,12 @@ def read_plan(answer: Mapping[str, Any]) -> Plan:
         unapproved=reasons_of(answer.get("unapproved")),
         samples=fields_of(answer.get("samples")),
     )
+
+
+def with_said(plan: Mapping[str, Any], later: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the JSON of a plan with the notes and reasons of a later one, which mends its workflow."""
+    said = {key: {**fields_of(plan.get(key)), **fields_of(later[key])} for key in _SAID if later.get(key)}
+    return {**plan, **said, "notes": list(dict.fromkeys([*plan.get("notes", []), *later.get("notes", [])]))}
 
 
 def reasons_of(value: Any) -> dict[str, str]:
@@ -370,12 +315,6 @@ def _named_ports(node: Mapping[str, Any]) -> Mapping[str, int]:
 
 
 def _read_node(node: Mapping[str, Any], ports: Mapping[str, Mapping[str, int]]) -> PlannedNode:
-    params = node.get("params")
-    gives = tuple(
-        Given(str(item["name"]).strip(), str(item["type"]))
-        for item in each_of(node.get("gives"))
-        if {"name", "type"} <= item.keys()
-    )
     return PlannedNode(
         id=str(node["id"]).strip(),
         type=node["type"],
@@ -383,8 +322,7 @@ def _read_node(node: Mapping[str, Any], ports: Mapping[str, Mapping[str, int]]) 
         purpose=str(node.get("does", "")),
         inside=str(node.get("inside", "")).strip(),
         predecessors=tuple(_read_predecessor(str(item).strip(), ports) for item in node.get("after", ())),
-        declares=gives or _declared_variables(node["type"], params),
-        params=params,
+        params=node.get("params"),
         replace=tuple(Replaced(item["param"], item["old"], item["new"]) for item in node.get("replace", ())),
     )
 
@@ -398,15 +336,6 @@ def _read_predecessor(text: str, ports: Mapping[str, Mapping[str, int]]) -> Afte
         return After(node, int(name))
     port = ports.get(node, {}).get(name.strip().lower())
     return After(text) if port is None else After(node, port)
-
-
-def _declared_variables(node_type: str, params: Any) -> tuple[Given, ...]:
-    given = fields_of(params).get(DECLARES.get(node_type, ""))
-    by_name = [{"name": name, "type": kind} for name, kind in fields_of(given).items()]
-    listed = each_of(given) or (by_name if {*fields_of(given)} != {"name", "type"} else [fields_of(given)])
-    return tuple(
-        Given(str(item["name"]).strip(), str(item["type"])) for item in listed if {"name", "type"} <= item.keys()
-    )
 
 
 def unknown_neighbours(plan: Plan, base: NodeGraph) -> list[str]:
@@ -427,20 +356,3 @@ def unknown_neighbours(plan: Plan, base: NodeGraph) -> list[str]:
 def changes(plan: Plan) -> bool:
     """Return whether a plan changes anything."""
     return bool(plan.to_write or plan.drop or plan.rename or any(node.predecessors for node in plan.nodes))
-
-
-def nodes_before(plan: Plan, base: NodeGraph, ids: Collection[str]) -> list[str]:
-    """Return the ids of the existing nodes that directly precede some nodes, planned or as they are."""
-    planned_ids = [predecessor.node for node in plan.nodes if node.id in ids for predecessor in node.predecessors]
-    existing_ids = [edge.source for edge in base.edges if edge.target in ids]
-    return [node_id for node_id in dict.fromkeys([*planned_ids, *existing_ids]) if node_id not in ids]
-
-
-def object_schema(properties: Mapping[str, Schema], required: Collection[str] | None = None) -> Schema:
-    """Return the schema of an object without other properties; None requires all properties."""
-    return {
-        "type": "object",
-        "properties": dict(properties),
-        "required": list(properties if required is None else required),
-        "additionalProperties": False,
-    }

@@ -14,16 +14,14 @@ from typing import Annotated, Any, Literal, NamedTuple, Union, get_args, get_ori
 
 from pydantic.fields import FieldInfo
 
-from operad.flows.catalogue import NodeType, fields_for_generation, table
-from operad.flows.edit.batch import OPERATIONS
+from operad.flows.catalogue import NodeType, fields_for_generation
 from operad.flows.edit.difference import difference
-from operad.flows.edit.short import usage
 from operad.flows.generation.cut_texts import CUT
 from operad.flows.generation.drafting import places, value_of_pairs
 from operad.flows.generation.names import marked_names
-from operad.flows.generation.nodes_shown import compact, concerned, excerpt, nodes_now, skeleton, whole
+from operad.flows.generation.nodes_shown import compact, excerpt, whole
 from operad.flows.generation.offer import CHAT2WORKFLOW_OFFER, Offer
-from operad.flows.generation.plan import DECLARES, Plan, nodes_before
+from operad.flows.generation.plan import Plan
 from operad.flows.node_graph import NodeGraph
 from operad.operators.conditions import OPERATORS, Condition
 from operad.operators.node import ADVANCED, summary
@@ -44,9 +42,6 @@ SHARED = (EVERYWHERE, "model_name")
 
 SHORT: Mapping[Any, str] = {Selector: "var", Text: "text", bool: "bool", int: "number", float: "number"}
 """Names of types in signatures; other types, such as plain texts, have no name."""
-
-RARE = ("list-operator", "echarts")
-"""Types that a first draft is given in short, because their signatures are long and few workflows use them."""
 
 
 def signatures(types: Mapping[str, NodeType], names: Iterable[str], params: Collection[str] = ()) -> str:
@@ -83,18 +78,6 @@ def signature(node_type: NodeType, params: Collection[str] = ()) -> str:
     ]
     notes = " ".join(filter(None, [hint, *advanced]))
     return f"{node_type.type}({_params(node_type, fields)}){outputs}{ports}" + (f". {notes}" if notes else "")
-
-
-def short(node_type: NodeType) -> str:
-    """Return a node type in short: outputs and ports, and for types that declare their outputs the parameters.
-
-    Args:
-        node_type: The type.
-    """
-    shown_params = f"({_params(node_type, fields_for_generation(node_type))})" if node_type.type in DECLARES else ""
-    outputs = "" if node_type.gives.startswith("nothing") else f" → {_OUTPUT_DETAILS.sub('', node_type.gives)}"
-    ports = f"; {node_type.ports_text}" if node_type.ports_text else ""
-    return f"{node_type.type}{shown_params}{outputs}{ports}"
 
 
 def names_of(types: Mapping[str, NodeType], used: Collection[str] = ()) -> str:
@@ -244,11 +227,9 @@ CHARACTERS_A_TOKEN = 4
 """Estimated characters per token of English and JSON; budgets are in tokens, texts are measured in characters."""
 
 DRAFT_TOKENS = 5_000
-PLAN_TOKENS = 2_400
-BUILD_TOKENS = 4_000
 FIX_TOKENS = 2_000
-"""Maximum number of tokens of a stage's prompt, without the user's instruction, which is never cut. A draft or an edit
-takes one call if its whole prompt fits `DRAFT_TOKENS`; otherwise plan and build are separate calls."""
+"""Maximum number of tokens of a first draft's prompt, of which an example is cut, and of a mending prompt, both without
+the user's instruction, which is never cut."""
 
 MOST_FINDINGS = 5
 """Maximum number of findings in a prompt."""
@@ -256,15 +237,11 @@ MOST_FINDINGS = 5
 LONGEST_FINDING = 600
 """Maximum number of characters of a finding in a prompt; a cut is marked."""
 
-LONGEST_REASONS, LONGEST_NOTES = 1_200, 1_200
-"""Maximum number of characters of a plan's reasons, and of notes, in a prompt; a cut is marked."""
+LONGEST_NOTES = 1_200
+"""Maximum number of characters of notes in a prompt; a cut is marked."""
 
-LONGEST_NOTE, SHORT_NOTE = 300, 100
-"""Maximum number of characters of a note in a prompt, and in that of a change; a cut is marked."""
-
-NEAR_VARIABLES, FAR_VARIABLES = 12, 4
-"""Number of variables to list as readable by a node: the nearest ones, and the farthest, which include the inputs.
-The schema of the answer contains all variables."""
+LONGEST_NOTE = 100
+"""Maximum number of characters of a note in a prompt; a cut is marked."""
 
 OUTSIDE = frozenset({"request", "tool"})
 """Types that reach other systems, whose plans say what they may change there and how these answer."""
@@ -272,15 +249,16 @@ OUTSIDE = frozenset({"request", "tool"})
 SERVED = frozenset({"tool", "agent", "knowledge-retrieval", "sub-workflow"})
 """Types that name configured services."""
 
-ONLY_NAMED = frozenset({*RARE, *SERVED, *OUTSIDE, "loop", "assigner"})
+ONLY_NAMED = frozenset({"list-operator", "echarts", *SERVED, *OUTSIDE, "loop", "assigner"})
 """Types of which the list for changes has the name only, as few changes add them, and they need rules of their own."""
-
-OTHERS = "Types in short"
 
 NOTED = "Earlier notes"
 
 KEEP_CUT = " (a text with [… cut] stays whole where you write it as shown)"
 """End of the title of a workflow with cut texts."""
+
+ASKED = "Change the workflow as the job asks, and nothing else."
+"""Beginning of the rules of a change."""
 
 SERVICES = "Configured services"
 
@@ -355,28 +333,21 @@ def sizes(parts: Iterable[Part], schema: Schema | None = None) -> dict[str, int]
 
 
 def to_draft(rounds: Sequence[str], offer: Offer, example: Part) -> Sequence[Part]:
-    """Return the prompt for the plan of a new workflow with its parameters.
+    """Return the prompt for the plan of a new workflow.
 
     Args:
         rounds: The instructions, the latest last.
         offer: Node types, parameters and services that may be used.
-        example: Part with a workflow made from another instruction; an empty part for none.
+        example: Part with a workflow made from another instruction, which may be cut; an empty part for none.
     """
-    rare = [name for name in RARE if name in offer.types]
     parts = [
         Part("Rules", "\n".join([text("draft"), *_rules_of(offer.types)]), keep=True),
-        Part(
-            NOTATION,
-            signatures(offer.types, [name for name in offer.types if name not in rare], offer.params),
-            keep=True,
-            fixed=True,
-        ),
-        Part(OTHERS, "\n".join(short(offer.types[name]) for name in rare), keep=True, fixed=True),
+        Part(NOTATION, signatures(offer.types, offer.types, offer.params), keep=True, fixed=True),
         Part(SERVICES, offer.services(), keep=True, data=True),
         Part("Earlier requests", listed(rounds[:-1]), keep=True, data=True),
         example,
     ]
-    return [part for part in parts if part.text]
+    return fit(parts, DRAFT_TOKENS)
 
 
 def to_change(
@@ -403,7 +374,7 @@ def to_change(
     workflow = excerpt(base, offer.types, titles, look, offer.types.keys() - ONLY_NAMED, rounds[-1])
     to_see = ["types", *["ids of cut nodes"] * (CUT in workflow), *['"requests" (earlier)'] * bool(rounds[:-1])]
     parts = [
-        Part("Rules", f"{text('change')}{text('neither') if marked_names(rounds[-1]) else ''}", keep=True),
+        Part("Rules", f"{ASKED} {text('change')}{text('neither') if marked_names(rounds[-1]) else ''}", keep=True),
         Part(
             "Node types",
             "" if wanted else names_of(offer.types, {spec.type for spec in base.nodes}),
@@ -414,7 +385,7 @@ def to_change(
         Part("Earlier requests", listed(rounds[:-1]) if "requests" in look else "", keep=True, data=True),
         Part(
             f"{NOTED} (`outdated`: numbers of those that no longer hold)",
-            numbered(notes, SHORT_NOTE),
+            numbered(notes),
             keep=True,
             data=True,
         ),
@@ -429,89 +400,11 @@ def to_change(
     return [part for part in parts if part.text]
 
 
-def in_one_call(parts: Sequence[Part]) -> bool:
-    """Return whether the prompt for a plan with parameters fits the budget."""
-    return sum(len(part.text) for part in parts) <= CHARACTERS_A_TOKEN * DRAFT_TOKENS
-
-
 def _rules_of(types: Mapping[str, NodeType]) -> Iterator[str]:
     if any(node_type.body_starts_with for node_type in types.values()):
         yield text("inside")
     if OUTSIDE & types.keys():
         yield text("outside")
-
-
-def to_plan(
-    base: NodeGraph,
-    rounds: Sequence[str],
-    offer: Offer,
-    notes: Sequence[str] = (),
-    titles: Mapping[str, str] = MappingProxyType({}),
-) -> Sequence[Part]:
-    """Return the prompt for a plan without parameters.
-
-    Args:
-        base: The existing workflow.
-        rounds: The instructions, the latest last.
-        offer: Node types, parameters and services that may be used.
-        notes: Earlier notes to the user.
-        titles: Titles that people gave to nodes, by id.
-    """
-    return fit(
-        [
-            Part("Rules", text("plan") + ("\n\n" + text("edit") if base.nodes else ""), keep=True),
-            Part("Node types", types_in_short(offer.types), keep=True, fixed=True),
-            Part(SERVICES, offer.services(), keep=True, data=True),
-            Part("The workflow", skeleton(base, offer.types, titles=titles), data=True),
-            Part("Earlier requests", listed(rounds[:-1]), data=True),
-            Part(NOTED, numbered(notes), data=True),
-        ],
-        PLAN_TOKENS,
-    )
-
-
-def to_build(
-    plan: Plan,
-    base: NodeGraph,
-    offer: Offer,
-    variables: Mapping[str, Sequence[str]],
-    example: Part,
-    *,
-    kinds: Mapping[str, str] | None = None,
-    ids: Sequence[str] | None = None,
-    rounds: Sequence[str] = (),
-) -> Sequence[Part]:
-    """Return the prompt for parameters. Current parameters are never cut, as the model rewrites them.
-
-    Args:
-        plan: The plan.
-        base: The existing workflow.
-        offer: Node types, parameters and services that may be used.
-        variables: Variables that each planned node may read.
-        example: Part with an example workflow.
-        kinds: Types of variables, by ``id.variable``.
-        ids: Ids of the nodes to write; None for all new and updated nodes of the plan.
-        rounds: The instructions, the latest last.
-    """
-    wanted = plan.to_write if ids is None else ids
-    names = [node.type for node in plan.nodes if node.id in wanted]
-    return fit(
-        [
-            Part("Rules", f"{text('build')}\n\n{text('params')}", keep=True),
-            Part("The plan", planned(plan), keep=True),
-            Part("Reasons of the plan", cut(plan.reasoning, LONGEST_REASONS)),
-            Part("Notes to the user", cut(listed(plan.notes), LONGEST_NOTES), keep=True),
-            Part("Parameters already written", written(plan), data=True),
-            Part("Readable variables of each node", may_read(variables, wanted, kinds or {}), keep=True),
-            Part("Current parameters", nodes_now(base, wanted, offer.types), keep=True),
-            Part("Nodes before them", concerned(base, nodes_before(plan, base, wanted), types=offer.types)),
-            Part("Earlier requests", listed(rounds[:-1]), data=True),
-            Part(NOTATION, signatures(offer.types, names, offer.params)),
-            Part(SERVICES, offer.services(), data=True),
-            example,
-        ],
-        BUILD_TOKENS,
-    )
 
 
 def to_mend(
@@ -523,7 +416,7 @@ def to_mend(
     allowed: AbstractSet[str] | None = None,
     titles: Mapping[str, str] = MappingProxyType({}),
 ) -> Sequence[Part]:
-    """Return the prompt for operations that mend findings.
+    """Return the prompt for changes that mend findings.
 
     Args:
         graph: The workflow.
@@ -533,21 +426,21 @@ def to_mend(
         allowed: Ids of the nodes that may be changed; None for all.
         titles: Titles that people gave to nodes, by id.
     """
-    rules, shown_findings = f"{text('mend')}\n{operations_in_short()}", findings_in_short(findings)
-    characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings)
+    rules, shown_findings = f"{text('mend')} {text('change')}", findings_in_short(findings)
     names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
     about_types = "\n".join(each for each in findings if not each.startswith("[unknown-type]"))  # which lists them all
     names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", about_types)]
     ids_to_change = ", ".join(sorted((allowed or set()) & graph.by_id.keys()))
     changeable = "" if allowed is None else f"{ids_to_change}, and nodes that you add".removeprefix(", and ")
+    characters_left = CHARACTERS_A_TOKEN * FIX_TOKENS - len(rules) - len(shown_findings) - len(changeable)
+    workflow = excerpt(graph, offer.types, titles, ids, most=characters_left)
     return fit(
         [
             Part("Rules", rules, keep=True),
             Part("Findings", shown_findings, keep=True),
             Part("Nodes that you may change", changeable, keep=True),
-            Part("Nodes concerned", concerned(graph, ids, characters_left, offer.types), keep=True),
+            Part(f"The workflow{KEEP_CUT if CUT in workflow else ''}", workflow, keep=True, data=True),
             Part("Node types concerned", signatures(offer.types, names, offer.params)),
-            Part("All nodes", skeleton(graph, offer.types, titles=titles), data=True),
             Part("All types", ", ".join(offer.types)),
             Part(SERVICES, offer.services(), data=True),
         ],
@@ -619,26 +512,16 @@ def listed(texts: Iterable[str]) -> str:
     return "\n".join(f"- {each}" for each in texts)
 
 
-def numbered(notes: Sequence[str], longest: int = LONGEST_NOTE) -> str:
+def numbered(notes: Sequence[str]) -> str:
     """Return a numbered line for each note; only the latest notes that fit, and only the beginning of long notes."""
     characters_left, lines = LONGEST_NOTES, list[str]()
     for number, note in reversed(list(enumerate(notes, 1))):
-        line = f"{number}. {note if len(note) <= longest else note[:longest] + '[… cut]'}"
+        line = f"{number}. {note if len(note) <= LONGEST_NOTE else note[:LONGEST_NOTE] + '[… cut]'}"
         characters_left -= len(line)
         if characters_left < 0:
             break
         lines.append(line)
     return "\n".join(reversed(lines))
-
-
-def operations_in_short() -> str:
-    """Return a line for each operation with its name and its keys."""
-    return "\n".join(f"- {usage(name)}" for name in OPERATIONS)
-
-
-def types_in_short(types: Mapping[str, NodeType]) -> str:
-    """Return a line for each node type, except the starts of containers, which are added by code."""
-    return table(types[name] for name in plannable(types))
 
 
 def findings_in_short(findings: Iterable[str]) -> str:
@@ -655,38 +538,9 @@ def planned(plan: Plan) -> str:
             f"{predecessor.node}:{predecessor.port}" if predecessor.node in branching else predecessor.node
             for predecessor in node.predecessors
         )
-        gives = ", ".join(f"{variable.name} ({variable.type})" for variable in node.declares)
         line = f"{node.id} {node.type} [{node.change}]" + (f": {node.purpose}" if node.purpose else "")
         line += f"; inside {node.inside}" if node.inside else ""
         line += f"; after {after}" if after else ""
-        line += f"; gives {gives}" if gives else ""
         lines.append(line)
     lines += [f"{variable} [update]: renamed {new}" for variable, new in plan.rename.items()]
     return "\n".join(lines)
-
-
-def written(plan: Plan) -> str:
-    """Return the parameters that a plan contains, in a line for each node that has some."""
-    return "\n".join(f"{node.id}: {compact(node.params)}" for node in plan.nodes if node.params)
-
-
-def may_read(
-    variables: Mapping[str, Sequence[str]], ids: Iterable[str], kinds: Mapping[str, str] = MappingProxyType({})
-) -> str:
-    """Return a line for each node with the variables that it may read, and their types other than string."""
-    return "\n".join(
-        f"{node_id}: {', '.join(_near_and_far(variables.get(node_id, ()), kinds)) or 'none'}" for node_id in ids
-    )
-
-
-def _near_and_far(names: Sequence[str], kinds: Mapping[str, str]) -> Sequence[str]:
-    """Return variables with their types; of many, the nearest and the farthest."""
-    shown_names = [f"{name} ({kinds[name]})" if kinds.get(name, "string") != "string" else name for name in names]
-    if len(shown_names) <= NEAR_VARIABLES + FAR_VARIABLES:
-        return shown_names
-    omitted = len(shown_names) - NEAR_VARIABLES - FAR_VARIABLES
-    return [
-        *shown_names[:NEAR_VARIABLES],
-        f"… {omitted} more in the form of the answer …",
-        *shown_names[-FAR_VARIABLES:],
-    ]

@@ -12,7 +12,6 @@ from operad.flows.generation.graph_json import from_json
 from operad.flows.generation.offer import Offer, read_offer
 from operad.flows.node_graph import NodeGraph
 from operad.operators.operator import Operator
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
@@ -62,11 +61,6 @@ class Stage(Operator):
 
     def _message(self, job: Job, text: str, **outputs: Any) -> WorkflowMessage:
         return WorkflowMessage(scratchpad=text, outputs=outputs, job_id=job.id, operator_id=self.get_id())
-
-
-def keeps_to_schemas(reasoner: Reasoner) -> bool:
-    """Return whether a reasoner's endpoint enforces a JSON Schema; True if that is unknown."""
-    return reasoner.model.profile.structured if isinstance(reasoner, MonoModelReasoner) else True
 
 
 def task_of(job: Job, parts: Sequence[prompts.Part], schema: AnswerSchema, lessons: Sequence[str | None]) -> Task:

@@ -1,4 +1,4 @@
-"""Run the generation loop (plan, build, mend, judge) with a scripted model, in scenarios of known faults.
+"""Run the generation loop (plan, mend, judge) with a scripted model, in scenarios of known faults.
 
     python test/benchmark/bench_generate_scripted.py [--json]
 
@@ -27,7 +27,7 @@ IMPOSSIBLE = (
 )
 
 Answer = Mapping[str, Any]
-KEYS = {"nodes": "build", "operations": "mend", "findings": "judge"}
+KEYS = {"wrong": "mend", "findings": "judge", "nodes": "plan"}
 CHARACTERS_A_TOKEN = 4
 
 
@@ -54,10 +54,12 @@ END = node("4", "end", ["3"], params={"outputs": [{"name": "summary", "value": "
 RIGHT = plan(START, READ, LLM, END)
 EMPTY = plan(START, READ, {**LLM, "params": {"system": "", "user": ""}}, END)
 CONTENT: Answer = {"evaluation": "", "findings": []}
-SET: Answer = {"reasoning": "", "operations": [{"op": "set", "node": "3", "path": "user", "value": SAY}]}
-LONGER: Answer = {"reasoning": "", "operations": [{"op": "replace_text", "node": "3", "path": "user", "old": "Sum up", "new": "Sum up in five sentences"}]}  # fmt: skip
-IDLE: Answer = {"reasoning": "", "operations": []}
-WRONG: Answer = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "it is there"}]}
+SET: Answer = {"nodes": [{"id": "3", "params": {"user": SAY}}]}
+LONGER: Answer = {
+    "nodes": [{"id": "3", "replace": [{"param": "user", "old": "Sum up", "new": "Sum up in five sentences"}]}]
+}
+IDLE: Answer = {"nodes": []}
+WRONG: Answer = {"nodes": [], "wrong": {"1": "it is there"}}
 TASKS = plan(
     node("1", "start", [], params={"variables": [{"name": "notes", "type": "string"}]}),
     node("2", "llm", ["1"], params={"system": "", "user": "List the tasks as a table:\n{{#1.notes#}}"}),
@@ -102,13 +104,12 @@ FRENCH = plan(
 SMALL = plan(
     node("3", "llm", [], change="update", replace=[{"param": "user", "old": "Sum up", "new": "Sum up in ten words"}])
 )
-SPLIT = {**RIGHT, "nodes": [{key: value for key, value in each.items() if key != "params"} | ({"gives": each["params"]["variables"]} if each["type"] == "start" else {}) for each in RIGHT["nodes"]]}  # fmt: skip
-BUILT = {"reasoning": "", "nodes": {each["id"]: each["params"] for each in RIGHT["nodes"][1:]}}
+BARE = plan(START, READ, {key: value for key, value in LLM.items() if key != "params"}, END)
 
 SCENARIOS = (
     Scenario("a capable model is right at once", {"plan": [RIGHT]}, ["plan"]),
-    Scenario("a model that only plans is asked to build", {"plan": [SPLIT], "build": [BUILT]}, ["plan", "build"]),
-    Scenario("an answer that cannot be read falls back to plan and build", {"plan": ["no", "no", "no", SPLIT], "build": [BUILT]}, ["plan"] * 4 + ["build"]),
+    Scenario("parameters that are left out are asked for", {"plan": [BARE], "mend": [SET]}, ["plan", "mend"]),
+    Scenario("an answer that cannot be read is asked for once more", {"plan": ["no", RIGHT]}, ["plan"] * 2),
     Scenario("the check blames a node: only mend is asked", {"plan": [EMPTY], "mend": [SET]}, ["plan", "mend"]),
     Scenario("the judge blames before a mend", {"plan": [RIGHT], "judge": [finding("3", "The length is open."), CONTENT], "mend": [LONGER]}, ["plan", "judge", "mend", "judge"]),
     Scenario("the judge blames after a mend: nothing paid for is lost", {"plan": [EMPTY], "mend": [SET, LONGER], "judge": [finding("3", "The length is open."), CONTENT]}, ["plan", "mend", "judge", "mend", "judge"]),
@@ -116,7 +117,7 @@ SCENARIOS = (
     Scenario("the same is found again: the loop ends", {"plan": [RIGHT], "judge": [finding("3", "The length is open.")], "mend": [LONGER]}, ["plan", "judge", "mend", "judge"], accepted=False, says="The length is open."),
     Scenario("mend does nothing: the model is not asked again", {"plan": [RIGHT], "judge": [finding("3", "The length is open.")], "mend": [IDLE]}, ["plan", "judge", "mend"], accepted=False, says="The length is open."),
     Scenario("a contested finding of the judge is a warning", {"plan": [RIGHT], "judge": [finding("4", "summary is missing.")], "mend": [WRONG]}, ["plan", "judge", "mend"], says="it is there"),
-    Scenario("a contested name is a warning, and nothing is removed", {"plan": [plan(*RIGHT["nodes"][:3], {**END, "params": {"outputs": [{"name": "digest", "value": "3.text"}]}})], "mend": [WRONG]}, ["plan", "mend", "judge"], says="it is there"),
+    Scenario("a contested name is a warning, and nothing is removed", {"plan": [plan(*RIGHT["nodes"][:3], {**END, "params": {"outputs": [{"name": "digest", "value": "3.text"}]}})], "mend": [WRONG]}, ["plan", "mend", "judge"], says="it is there", instruction=ASKED.replace("(variable summary)", "`summary`")),
     Scenario("“Give me a table (variable table)” is an output", {"plan": [TASKS]}, ["plan"], instruction=TABLE),
     Scenario("an impossible demand is noted", {"plan": [LIMITED]}, ["plan"], says="No node posts to Slack.", instruction=IMPOSSIBLE),
     Scenario("the same fault of a plan ends it", {"plan": [plan(START, READ, READ, LLM, END)]}, ["plan"] * 2, accepted=False, says="planned twice"),
@@ -137,8 +138,7 @@ class Model:
     def __call__(self, request: Mapping[str, Any]) -> Say:
         """The next answer."""
         form = request["response_format"]["json_schema"]["schema"]["properties"]
-        is_plan = form.get("nodes", {}).get("type") == "array"
-        stage = "plan" if is_plan else next(stage for key, stage in KEYS.items() if key in form)
+        stage = next(stage for key, stage in KEYS.items() if key in form)
         left = self._left.get(stage) or [CONTENT]
         answer = left.pop(0) if len(left) > 1 else left[0]
         said = answer if isinstance(answer, str) else json.dumps(answer, ensure_ascii=False, separators=(",", ":"))

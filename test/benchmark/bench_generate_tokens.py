@@ -53,7 +53,7 @@ class Model:
         """The next answer."""
         form = request["response_format"]["json_schema"]["schema"]
         if "findings" not in form["properties"] and not self._left:
-            return Say('{"operations": []}')  # not counted, as a change leaves out names that its requests had before
+            return Say('{"nodes": []}')  # not counted, as a change leaves out names that its requests had before
         answer = CONTENT if "findings" in form["properties"] else self._left.pop(0)
         said = compact(answer)
         self.calls += 1

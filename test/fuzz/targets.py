@@ -157,7 +157,6 @@ def operations(data: bytes) -> None:
     done = read_operations(read_json(text_of(data), "fuzz"))
     in_json(done)
     apply(graph(), done)
-    apply(graph(), done, allowed=["2", "3"])
 
 
 def short_operation(data: bytes) -> None:

@@ -153,14 +153,12 @@ CONVERSATIONS = Path(__file__).parent / "data" / "conversations"
 CONTENT = {"evaluation": "right", "findings": []}
 
 
-STAGES = {"nodes": "build", "operations": "mend", "findings": "judge"}
-"""By a key of the answer that each asks for; a plan has a list of nodes."""
+STAGES = {"wrong": "mend", "findings": "judge", "nodes": "plan"}
+"""By a key of the answer that only this one asks for, or the later ones."""
 
 
 def stage_of(form):
     """Return the stage that asks for an answer with these properties; empty for a node of a workflow."""
-    if form.get("nodes", {}).get("type") == "array":
-        return "plan"
     return next((stage for key, stage in STAGES.items() if key in form), "")
 
 
@@ -175,7 +173,7 @@ class Stages:
         self.asked = []
         self._answers = {
             stage: [*answers.get(stage, ()), *(said for each in rounds for said in each.get(stage, ()))]
-            for stage in ("plan", *STAGES.values())
+            for stage in STAGES.values()
         }
         self._says = {word: said for each in rounds for word, said in each["run"]["says"].items()}
 
@@ -204,7 +202,7 @@ class Stages:
 
 @pytest.fixture(scope="session")
 def stages():
-    """A scripted model for designs: ``stages(*rounds)``, and ``stages(plan=[…], build=[…])`` for what comes before."""
+    """A scripted model for designs: ``stages(*rounds)``, and ``stages(plan=[…], mend=[…])`` for what comes before."""
     return Stages
 
 

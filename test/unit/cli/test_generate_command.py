@@ -197,16 +197,11 @@ nodes:
 """
 MORE = {
     "plan": [{
-        "reasoning": "", "drop": [],
         "nodes": [
-            {"id": "4", "type": "llm", "change": "add", "does": "shortens", "inside": "", "after": ["2"], "gives": []},
-            {"id": "3", "type": "end", "change": "update", "does": "ends", "inside": "", "after": ["4"], "gives": []},
+            {"id": "4", "type": "llm", "after": ["2"], "params": {"system": "", "user": "Shorter: {{#2.text#}}"}},
+            {"id": "3", "after": ["4"], "params": {"outputs": [{"name": "text", "value": "4.text"}]}},
         ],
     }],
-    "build": [{"reasoning": "", "nodes": {
-        "4": {"system": "", "user": "Shorter: {{#2.text#}}"},
-        "3": {"outputs": [{"name": "text", "value": "4.text"}]},
-    }}],
 }  # fmt: skip
 
 
@@ -375,23 +370,26 @@ def test_notes_that_a_change_makes_wrong_are_dropped_and_printed(generate, name)
 
 
 @pytest.mark.parametrize("said", USELESS.values(), ids=USELESS)
-@pytest.mark.parametrize("stage", ["plan", "build"])
-def test_a_model_that_says_nothing_of_use_leaves_the_file_as_it_was(generate, stages, paper, made, said, stage):
+def test_a_model_that_says_nothing_of_use_leaves_the_file_as_it_was(generate, stages, paper, made, said):
     before = made("flow.yaml").read_bytes()
     commented = b"# mine\n" + before
     Path("flow.yaml").write_bytes(commented)
-    answers = {"plan": paper[1]["plan"], "build": paper[1]["build"], stage: [said]}
-    status, out, err = generate(stages(**answers), paper[1]["says"], "--continue", "flow.yaml", "-o", "flow.yaml")
+    status, out, err = generate(stages(plan=[said]), paper[1]["says"], "--continue", "flow.yaml", "-o", "flow.yaml")
     assert (status, out) == (1, "")
     assert "left: there is no workflow" in err
     assert "not finished; nothing was made; flow.yaml is as it was" in err
     assert Path("flow.yaml").read_bytes() == commented
 
 
+IDLE = {"nodes": [{"id": "3", "params": {"system": ""}}]}
+
+
 def test_the_best_attempt_is_written_and_what_is_left_is_said(generate, stages, paper):
-    worst = {"reasoning": "", "nodes": {**paper[0]["build"][0]["nodes"], "3": {"system": "", "user": ""}}}
-    idle = {"reasoning": "", "operations": [{"op": "set", "node": "3", "path": "system", "value": ""}]}
-    model = stages(plan=paper[0]["plan"], build=[worst], mend=[idle])
+    nodes = [
+        each | ({"params": {"system": "", "user": ""}} if each["id"] == "3" else {})
+        for each in paper[0]["plan"][0]["nodes"]
+    ]
+    model = stages(plan=[{"nodes": nodes}], mend=[IDLE])
     status, _, err = generate(model, paper[0]["says"], "-o", "flow.yaml", "--run", "paper=x")
     assert status == 1
     assert "left: [param] 3: user: is empty" in err
@@ -411,13 +409,10 @@ def test_an_instruction_that_contradicts_itself_gets_the_best_attempt_with_reaso
     plan = json.loads(json.dumps(paper[0]["plan"][0]).replace('"paper"', '"text"').replace('"file"', '"string"'))
     plan["nodes"] = [each for each in plan["nodes"] if each["id"] != "2"]
     plan["nodes"][1]["after"] = ["1"]
-    plan["nodes"][0]["gives"] = plan["nodes"][0]["gives"][:1]
-    build = {
-        "reasoning": "",
-        "nodes": {"3": {"system": "", "user": "{{#1.text#}}"}, "4": {"outputs": [{"name": "a", "value": "3.text"}]}},
-    }
-    idle = {"reasoning": "", "operations": [{"op": "set", "node": "3", "path": "system", "value": ""}]}
-    model = stages(plan=[plan], build=[build], mend=[idle], judge=[no])
+    plan["nodes"][0]["params"]["variables"] = plan["nodes"][0]["params"]["variables"][:1]
+    plan["nodes"][1]["params"] = {"system": "", "user": "{{#1.text#}}"}
+    plan["nodes"][2]["params"] = {"outputs": [{"name": "a", "value": "3.text"}]}
+    model = stages(plan=[plan], mend=[IDLE], judge=[no])
     status, _, err = generate(model, text, "-o", "flow.yaml")
     assert status == 1
     assert "left: " in err
@@ -548,7 +543,7 @@ def test_the_likest_workflow_of_a_folder_is_an_example(generate, stages, paper, 
     model = stages(paper[0])
     status, _, err = generate(model, "Sum up a paper file (variable paper) in a language (variable language); output the summary (variable summary).", "--store", "store")  # fmt: skip
     assert status == 0, err
-    told = dict(model.asked)["build"]
+    told = dict(model.asked)["plan"]
     assert "An example, made for other words" in told
     assert paper[0]["says"] in told
 
@@ -699,7 +694,7 @@ def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, s
     model, failed = stages(*paper[:2]), []
 
     def answer(request):
-        if len(model.stages) == 3 and not failed:
+        if len(model.stages) == 2 and not failed:
             failed.append(request)
             return Fail(400, "out of order")
         return model(request)
@@ -715,7 +710,7 @@ def test_an_endpoint_that_fails_in_a_conversation_can_be_asked_again(tmp_path, s
 
 
 def test_a_refusal_in_a_conversation_changes_nothing(tmp_path, stages, paper, at_a_terminal):
-    model = stages(plan=[*paper[0]["plan"], REFUSAL, REFUSAL, REFUSAL], build=paper[0]["build"])
+    model = stages(plan=[*paper[0]["plan"], REFUSAL, REFUSAL, REFUSAL])
     with ScriptedModel(model) as endpoint:
         status, _, seen = at_a_terminal(
             ["generate", "-o", "flow.yaml", "--base-url", endpoint.base_url], paper[0]["says"], paper[1]["says"], ""
@@ -737,18 +732,13 @@ def test_an_answer_that_is_cut_off_is_no_crash(generate, stages):
 
 PAPER = "Sum up a paper (variable paper). Output the summary (variable summary)."
 PLAN = {
-    "reasoning": "",
     "nodes": [
-        {"id": "1", "type": "start", "change": "add", "does": "takes the paper", "after": [], "gives": [{"name": "paper", "type": "string"}]},
-        {"id": "2", "type": "llm", "change": "add", "does": "sums it up", "after": ["1"]},
-        {"id": "3", "type": "end", "change": "add", "does": "hands it over", "after": ["2"], "gives": [{"name": "summary", "type": "string"}]},
+        {"id": "1", "type": "start", "does": "takes the paper", "after": [], "params": {"variables": [{"name": "paper", "type": "string"}]}},
+        {"id": "2", "type": "llm", "does": "sums it up", "after": ["1"], "params": {"system": "", "user": "Sum up {{#1.paper#}}"}},
+        {"id": "3", "type": "end", "does": "hands it over", "after": ["2"], "params": {"outputs": [{"name": "summary", "value": "2.text"}]}},
     ],
     "notes": ["A paper is text."],
     "questions": [{"question": "In which language?", "default": "that of the paper"}],
-}  # fmt: skip
-PARAMS = {
-    "reasoning": "",
-    "nodes": {"2": {"system": "", "user": "Sum up {{#1.paper#}}"}, "3": {"outputs": [{"name": "summary", "value": "2.text"}]}},
 }  # fmt: skip
 
 
@@ -756,9 +746,11 @@ def with_node(plan, node, **more):
     return {**plan, "nodes": [*plan["nodes"][:2], node, {**plan["nodes"][2], "after": [node["id"]]}], **more}
 
 
-FRENCH = {"id": "4", "type": "llm", "change": "add", "does": "translates it into French", "after": ["2"]}
-FRENCH_PARAMS = {**PARAMS, "nodes": {**PARAMS["nodes"], "4": {"system": "", "user": "In French: {{#2.text#}}"}}}
-"""Of a plan that has a node for the language."""
+FRENCH = {
+    "id": "4", "type": "llm", "does": "translates it into French", "after": ["2"],
+    "params": {"system": "", "user": "In French: {{#2.text#}}"},
+}  # fmt: skip
+"""A node for the language."""
 
 
 def test_a_plan_is_printed_with_questions_and_costs_and_nothing_is_built(generate, stages, monkeypatch, tmp_path):
@@ -768,9 +760,9 @@ def test_a_plan_is_printed_with_questions_and_costs_and_nothing_is_built(generat
     status, out, err = generate(model, PAPER, "--plan", "-o", "flow.yaml", "--model", "llama-4")
     assert status == 0, err
     assert out.splitlines()[:6] == [
-        "1 start: takes the paper; gives paper (string)",
+        "1 start: takes the paper",
         "2 llm: sums it up; after 1",
-        "3 end: hands it over; after 2; gives summary (string)",
+        "3 end: hands it over; after 2",
         "inputs: paper (string)",
         "outputs: summary (string)",
         "note: A paper is text.",
@@ -788,8 +780,8 @@ def test_a_plan_as_json_without_a_known_price(generate, stages):
     assert status == 0
     assert said["questions"] == [{"question": "In which language?", "default": "that of the paper"}]
     assert (said["inputs"], said["outputs"]) == ({"paper": "string"}, {"summary": "string"})
-    assert (said["cost"]["build"], said["cost"]["run"], said["cost"]["calls"]) == (None, None, {"llm": 1})
-    assert said["cost"]["estimate"][0].startswith("building: no price known for llama-4 at http://127.0.0.1:")
+    assert (said["cost"]["run"], said["cost"]["calls"]) == (None, {"llm": 1})
+    assert said["cost"]["estimate"][0].startswith("a run: no price known for llama-4 at http://127.0.0.1:")
 
 
 def test_a_plan_of_a_change_counts_the_whole_workflow_and_leaves_the_file(generate, stages, tmp_path):
@@ -797,8 +789,8 @@ def test_a_plan_of_a_change_counts_the_whole_workflow_and_leaves_the_file(genera
     change = {
         "reasoning": "", "drop": [],
         "nodes": [
-            {"id": "4", "type": "llm", "change": "add", "does": "translates it", "after": ["2"]},
-            {"id": "3", "type": "end", "change": "update", "after": ["4"], "gives": [{"name": "text", "type": "string"}, {"name": "french", "type": "string"}]},
+            {"id": "4", "type": "llm", "does": "translates it", "after": ["2"], "params": {"system": "", "user": "{{#2.text#}}"}},
+            {"id": "3", "after": ["4"], "params": {"outputs": {"text": "2.text", "french": "4.text"}}},
         ],
     }  # fmt: skip
     status, out, err = generate(
@@ -807,7 +799,7 @@ def test_a_plan_of_a_change_counts_the_whole_workflow_and_leaves_the_file(genera
     assert status == 0, err
     assert out.splitlines()[:4] == [
         "4 llm: translates it; after 2",
-        "3 end (changed); after 4; gives text (string), french (string)",
+        "3 end (changed); after 4",
         "inputs: name (string)",
         "outputs: text (string), french (string)",
     ]
@@ -823,13 +815,13 @@ def test_a_plan_that_the_model_refuses_is_exit_1_with_its_words(generate, stages
 
 
 def test_an_agreed_plan_is_built_without_planning_again_and_keeps_the_answers(tmp_path, stages, at_a_terminal):
-    model = stages(plan=[PLAN], build=[PARAMS])
+    model = stages(plan=[PLAN])
     with ScriptedModel(model) as endpoint:
         status, out, seen = at_a_terminal(
             ["generate", PAPER, "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], "", "y"
         )
     assert status == 0, seen
-    assert model.stages == ["plan", "build"]
+    assert model.stages == ["plan"]
     assert "In which language? (an empty line for: that of the paper)" in seen
     assert out.startswith("+ node 1 (start)")
     graph = read((tmp_path / "flow.yaml").read_bytes(), "flow")[1]
@@ -839,13 +831,13 @@ def test_an_agreed_plan_is_built_without_planning_again_and_keeps_the_answers(tm
 
 def test_another_answer_and_a_change_are_planned_again_from_the_plan_so_far(tmp_path, stages, at_a_terminal):
     second, third = with_node(PLAN, FRENCH), with_node(PLAN, {**FRENCH, "does": "translates it well"}, questions=[])
-    model = stages(plan=[PLAN, second, third], build=[FRENCH_PARAMS])
+    model = stages(plan=[PLAN, second, third])
     with ScriptedModel(model) as endpoint:
         status, _, seen = at_a_terminal(
             ["generate", PAPER, "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], "French", "Translate it well.", ""
         )  # fmt: skip
     assert status == 0, seen
-    assert model.stages == ["plan", "plan", "plan", "build"]
+    assert model.stages == ["plan", "plan", "plan"]
     assert "In which language? French" in model.asked[1][1]
     assert '"does":"sums it up"' in model.asked[1][1]
     assert seen.count("an empty line for: that of the paper") == 1
@@ -871,12 +863,12 @@ def test_a_plan_that_nobody_agrees_to_leaves_the_file_as_it_was(tmp_path, stages
 
 
 def test_each_step_of_a_conversation_is_planned_first(tmp_path, stages, at_a_terminal):
-    model = stages(plan=[{**PLAN, "questions": []}], build=[PARAMS])
+    model = stages(plan=[{**PLAN, "questions": []}])
     with ScriptedModel(model) as endpoint:
         status, _, seen = at_a_terminal(
             ["generate", "--plan", "-o", "flow.yaml", "--base-url", endpoint.base_url], PAPER, "no", PAPER, "", ""
         )
     assert status == 0, seen
-    assert model.stages == ["plan", "plan", "build"]
+    assert model.stages == ["plan", "plan"]
     assert "nothing was made" in seen
     assert len(nodes_in(tmp_path / "flow.yaml")) == 3

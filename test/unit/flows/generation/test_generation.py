@@ -10,11 +10,10 @@ from operad.configs.generation import Designer
 from operad.flows.formats.chat2workflow import dump, issues_of
 from operad.flows.formats.operad import OPERAD
 from operad.flows.generation.mending import essence_of, findings_in, nodes_in, repair_draft
-from operad.flows.generation.stage import keeps_to_schemas
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.dify.format import DIFY
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime import MonoModelReasoner, WorkflowStatus
+from operad.runtime import WorkflowStatus
 from operad.runtime.testing import BreakOff, Fail, Say, ScriptedModel, ScriptedReasoner, Step
 from operad.runtime.values.errors import InputError, ModelError, OperatorError
 
@@ -24,36 +23,27 @@ INSTRUCTION = (
 )
 
 
-def node(id, type, after=(), change="add", gives=()):
-    return {
-        "id": id,
-        "type": type,
-        "change": change,
-        "does": "its work",
-        "inside": "",
-        "after": list(after),
-        "gives": [{"name": name, "type": kind} for name, kind in gives],
-    }
+def node(id, type, after=(), change="add", **params):
+    return {"id": id, "type": type, "change": change, "inside": "", "after": list(after), "params": params}
 
 
-PLAN = {
-    "reasoning": "read, sum up",
-    "nodes": [
-        node("1", "start", gives=[("paper", "file"), ("language", "string")]),
-        node("2", "document-extractor", ["1"]),
-        node("3", "llm", ["2"]),
-        node("4", "end", ["3"]),
-    ],
-    "drop": [],
-}
 BUILT = {
-    "reasoning": "as planned",
-    "nodes": {
-        "2": {"variable_selector": "1.paper"},
-        "3": {"system": "", "user": "Sum up in {{#1.language#}}:\n{{#2.text#}}"},
-        "4": {"outputs": [{"name": "summary", "value": "3.text"}]},
-    },
+    "1": {"variables": [{"name": "paper", "type": "file"}, {"name": "language", "type": "string"}]},
+    "2": {"variable_selector": "1.paper"},
+    "3": {"system": "", "user": "Sum up in {{#1.language#}}:\n{{#2.text#}}"},
+    "4": {"outputs": [{"name": "summary", "value": "3.text"}]},
 }
+
+
+def planned(**params):
+    """The plan of a summary, with these parameters in place of its own."""
+    kinds = {"1": "start", "2": "document-extractor", "3": "llm", "4": "end"}
+    afters = {"1": [], "2": ["1"], "3": ["2"], "4": ["3"]}
+    nodes = [node(each, kind, afters[each], **{**BUILT, **params}[each]) for each, kind in kinds.items()]
+    return {"reasoning": "read, sum up", "nodes": nodes, "drop": []}
+
+
+PLAN = planned()
 CONTENT = {"evaluation": "right", "findings": []}
 
 
@@ -63,26 +53,26 @@ NOT_CONTENT = {
 }
 
 
-def built(**params):
-    return {"reasoning": "as planned", "nodes": {**BUILT["nodes"], **params}}
+def mended(**params):
+    """An answer that sets these parameters of nodes."""
+    return {"nodes": [{"id": each.removeprefix("_"), "params": given} for each, given in params.items()]}
 
 
-def operations(*given):
-    return {"reasoning": "mend", "operations": list(given)}
+def contest(reason):
+    return {"nodes": [], "wrong": {"1": reason}}
 
 
 class Model:
     """Answers each stage from a list of its own; the last answer again and again."""
 
-    def __init__(self, plan=(PLAN,), build=(BUILT,), mend=(), judge=(CONTENT,)):
-        self.answers = {"plan": list(plan), "build": list(build), "mend": list(mend), "judge": list(judge)}
+    def __init__(self, plan=(PLAN,), mend=(), judge=(CONTENT,)):
+        self.answers = {"plan": list(plan), "mend": list(mend), "judge": list(judge)}
         self.asked = []
 
     def __call__(self, request) -> Step:
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
-        keys = {"nodes": "build", "operations": "mend", "findings": "judge"}
-        is_plan = form.get("nodes", {}).get("type") == "array"
-        stage = "plan" if is_plan else next((stage for key, stage in keys.items() if key in form), "build")
+        keys = {"wrong": "mend", "findings": "judge"}
+        stage = next((stage for key, stage in keys.items() if key in form), "plan")
         self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
         left = self.answers[stage]
         if not left:
@@ -108,36 +98,34 @@ def design():
     return made
 
 
-def test_a_plan_and_what_is_built_from_it_are_a_workflow(design):
+def test_a_plan_with_all_parameters_is_a_workflow_in_one_call(design):
     model = Model()
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "build", "judge"]
+    assert model.stages == ["plan", "judge"]
     assert issues_of(made.graph, NODE_TYPES) == []
     assert made.graph.instructions == (INSTRUCTION,)
     assert len(made.changes.added) == 4
 
 
 @pytest.mark.parametrize(
-    ("added", "params", "finding"),
+    ("added", "finding"),
     [
         (
-            [node("5", "template-transform", ["3"])],
-            {"5": {"variables": [], "template": "In {{ tone }}."}},
+            node("5", "template-transform", ["3"], variables=[], template="In {{ tone }}."),
             "[undefined-variable] 5: template: 'tone'",
         ),
-        ([node("5", "text2image")], {"5": {"prompt": "a fig"}}, "[isolated] 5"),
+        (node("5", "text2image", prompt="a fig"), "[isolated] 5"),
     ],
 )
-def test_rules_remove_nothing_that_the_model_wrote_and_it_is_asked_instead(design, added, params, finding):
-    plan = {**PLAN, "nodes": [*PLAN["nodes"], *added]}
-    model = Model(plan=(plan,), build=(built(**params),), mend=(operations(),))
+def test_rules_remove_nothing_that_the_model_wrote_and_it_is_asked_instead(design, added, finding):
+    plan = {**PLAN, "nodes": [*PLAN["nodes"], added]}
+    model = Model(plan=(plan,), mend=(mended(),))
     made = design(model, review=False)
     assert (made.accepted, made.repairs) == (False, [])
     assert [each[: len(finding)] for each in made.findings] == [finding]
-    assert finding in model.asked[2][1]
-    [(changed, given)] = params.items()
-    assert len(made.graph.by_id[changed].params) == len(given)
+    assert finding in model.asked[1][1]
+    assert len(made.graph.by_id["5"].params) == len(added["params"])
 
 
 def test_rules_leave_a_parameter_that_a_node_does_not_have_to_the_model():
@@ -151,21 +139,12 @@ def test_rules_leave_a_parameter_that_a_node_does_not_have_to_the_model():
     assert [issue.code for issue in mended.issues] == ["unknown-param"]
 
 
-def test_the_build_is_shown_the_chosen_types_alone_and_the_variables(design):
-    model = Model()
-    design(model)
-    told = dict(model.asked)["build"]
-    assert "document-extractor(variable_selector: var) → text" in told
-    assert "echarts" not in told
-    assert "3: 2.text, 1.paper (file), 1.language" in told
-
-
 def test_rules_mend_slips_without_asking(design):
     slips = {"3": {"system": "", "user": "Sum up in {{#1.langage#}}: {{2.text}}"}}
-    model = Model(build=[built(**slips)])
+    model = Model(plan=[planned(**slips)])
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "build", "judge"]
+    assert model.stages == ["plan", "judge"]
     assert made.graph.by_id["3"].params["user"] == "Sum up in {{#1.language#}}: {{#2.text#}}"
 
 
@@ -173,11 +152,11 @@ SUMMERY = {"4": {"outputs": [{"name": "summery", "value": "3.text"}]}}
 
 
 def test_a_name_that_seems_to_be_asked_for_is_a_question_and_no_rule_changes_it(design):
-    renamed = {"op": "set", "node": "4", "path": "outputs[0].name", "value": "summary"}
-    model = Model(build=[built(**SUMMERY)], mend=[operations(renamed)])
+    renamed = {"id": "4", "replace": [{"param": "outputs", "old": "summery", "new": "summary"}]}
+    model = Model(plan=[planned(**SUMMERY)], mend=[{"nodes": [renamed]}])
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert model.stages == ["plan", "mend", "judge"]
     assert "rename 'summery', or add it" in dict(model.asked)["mend"]
     assert made.graph.by_id["4"].params == {"outputs": [["summary", ["text", "3"]]]}
 
@@ -185,15 +164,11 @@ def test_a_name_that_seems_to_be_asked_for_is_a_question_and_no_rule_changes_it(
 QUOTED = INSTRUCTION.replace("(variable summary)", "as `summary`")
 
 
-def contest(reason):
-    return {**operations(), "wrong": [{"finding": 1, "reason": reason}]}
-
-
 def test_a_contested_name_is_a_warning_and_the_workflow_stays_as_it_was_written(design):
-    model = Model(build=[built(**SUMMERY)], mend=[contest("it is called summery")])
+    model = Model(plan=[planned(**SUMMERY)], mend=[contest("it is called summery")])
     made = design(model, QUOTED)
     assert made.accepted
-    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert model.stages == ["plan", "mend", "judge"]
     assert made.graph.by_id["4"].params == {"outputs": [["summery", ["text", "3"]]]}
     [warning] = made.warnings
     assert "summary" in warning
@@ -201,11 +176,11 @@ def test_a_contested_name_is_a_warning_and_the_workflow_stays_as_it_was_written(
 
 
 def test_a_variable_that_is_asked_for_and_contested_is_left_out_and_the_design_is_not_accepted(design):
-    model = Model(build=[built(**SUMMERY)], mend=[contest("it is called summery")])
+    model = Model(plan=[planned(**SUMMERY)], mend=[contest("it is called summery")])
     made = design(model, review=False)
     assert not made.accepted
     assert made.made
-    assert model.stages == ["plan", "build", "mend"]
+    assert model.stages == ["plan", "mend"]
     [left_out] = made.left_out
     assert left_out.startswith("[variable] summary: ")
     assert left_out.endswith(": it is called summery")
@@ -245,24 +220,23 @@ def test_a_name_that_is_neither_input_nor_output_is_told_and_no_finding(design):
 def test_a_variable_is_not_excused_as_neither_input_nor_output_unless_a_node_has_it(design):
     plan = {**PLAN, "neither": {"french": "it stands in the summary", "text": "what is read"}}
     also = " Of the text (variable text), make it French (variable french)."
-    made = design(Model(plan=[plan], mend=[operations()]), INSTRUCTION + also)
+    made = design(Model(plan=[plan], mend=[mended()]), INSTRUCTION + also)
     assert [finding.partition(":")[0] for finding in made.findings] == ["[variable] french"]
 
 
 def test_inputs_and_outputs_that_a_change_removes_are_told(design):
-    plan = {"nodes": [{**PLAN["nodes"][3], "change": "update", "after": []}]}
-    build = {"reasoning": "", "nodes": {"4": {"outputs": [{"name": "text", "value": "3.text"}]}}}
+    plan = mended(**{"4": {"outputs": [{"name": "text", "value": "3.text"}]}})
     base = design(Model(), review=False).graph
-    made = design(Model(plan=[plan], build=[build]), "Call the output `text`.", base, review=False)
+    made = design(Model(plan=[plan]), "Call the output `text`.", base, review=False)
     assert (made.accepted, made.gone) == (True, ["summary"])
 
 
 def test_a_contested_finding_of_the_judge_is_a_warning_and_is_not_judged_again(design):
-    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "it is there"}]}
-    model = Model(judge=[NOT_CONTENT], mend=[contest])
+    told = contest("it is there")
+    model = Model(judge=[NOT_CONTENT], mend=[told])
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "build", "judge", "mend"]
+    assert model.stages == ["plan", "judge", "mend"]
     assert "it is there" in made.warnings[0]
 
 
@@ -315,30 +289,22 @@ def test_a_node_that_failed_before_a_change_of_others_is_no_finding_of_the_chang
 
 def test_a_node_that_a_change_concerns_and_that_still_fails_is_a_finding(design):
     plan = {"nodes": [{"id": "2", "replace": [{"param": "code", "old": "1 / 0", "new": "2 / 0"}]}]}
-    made = design(Model(plan=[plan], mend=[operations()]), "Let it not fail.", FAILING, review=False)
+    made = design(Model(plan=[plan], mend=[mended()]), "Let it not fail.", FAILING, review=False)
     assert not made.accepted
     assert made.findings[0].startswith("[dry-run] 2: ")
 
 
 def test_what_the_check_finds_cannot_be_contested(design):
-    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "an empty text is right"}]}
-    model = Model(build=[built(**BROKEN)], mend=[contest])
+    told = contest("an empty text is right")
+    model = Model(plan=[planned(**BROKEN)], mend=[told])
     made = design(model)
     assert not made.accepted
     assert made.warnings == []
-    assert model.stages == ["plan", "build", "mend"]
+    assert model.stages == ["plan", "mend"]
 
 
 def test_findings_for_which_there_was_no_room_are_asked_for_before_those_that_the_model_was_told(design):
-    params = {
-        "1": {"variables": [["paper", "file"], ["language", "string"]]},
-        **BUILT["nodes"],
-        "4": {"outputs": ["sum"] * 7},
-    }
-    model = Model(
-        plan=[{**PLAN, "nodes": [{**each, "params": params[each["id"]]} for each in PLAN["nodes"]]}],
-        mend=[operations()],
-    )
+    model = Model(plan=[planned(**{"4": {"outputs": ["sum"] * 7}})], mend=[mended()])
     made = design(model, review=False)
     assert model.stages == ["plan", "mend", "mend"]
     asked = [told.partition("### Findings")[2].partition("###")[0] for stage, told in model.asked if stage == "mend"]
@@ -346,23 +312,14 @@ def test_findings_for_which_there_was_no_room_are_asked_for_before_those_that_th
     assert asked[0] != asked[1]
 
 
-def test_a_plan_with_all_parameters_needs_no_build(design):
-    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
-    model = Model(plan=[{**PLAN, "nodes": nodes}])
+def test_parameters_that_a_plan_leaves_out_are_asked_for_alone(design):
+    plan = planned()
+    del plan["nodes"][2]["params"]
+    model = Model(plan=[plan], mend=[mended(**{"3": BUILT["3"]})])
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "judge"]
-    assert made.graph.by_id["3"].params == BUILT["nodes"]["3"]
+    assert model.stages == ["plan", "mend", "judge"]
     assert "end(outputs: [{name, value: var}])" in model.asked[0][1], "the form of parameters is shown"
-
-
-def test_the_build_is_asked_only_for_the_parameters_that_are_left(design):
-    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
-    del nodes[2]["params"]
-    model = Model(plan=[{**PLAN, "nodes": nodes}], build=[{"reasoning": "", "nodes": {"3": BUILT["nodes"]["3"]}}])
-    made = design(model)
-    assert made.accepted
-    assert model.stages == ["plan", "build", "judge"]
 
 
 def test_what_cannot_be_done_is_noted_by_plan_and_judge_and_kept(design):
@@ -377,7 +334,7 @@ def test_what_cannot_be_done_is_noted_by_plan_and_judge_and_kept(design):
 
 def test_a_change_is_shown_the_notes_that_are_kept_and_may_drop_them(design):
     base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
-    model = Model(plan=[{**CHANGE_PLAN, "outdated": [2]}], build=[CHANGE_BUILT])
+    model = Model(plan=[{**CHANGE_PLAN, "outdated": [2]}])
     made = design(model, CHANGE, base)
     asked = model.asked[0][1]
     assert "`outdated`" in asked
@@ -392,7 +349,7 @@ def test_a_change_is_shown_the_notes_that_are_kept_and_may_drop_them(design):
 def test_a_review_may_drop_earlier_notes_and_those_of_the_plan(design):
     base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
     plan = {**CHANGE_PLAN, "notes": ["Only English is read."]}
-    model = Model(plan=[plan], build=[CHANGE_BUILT], judge=[{**CONTENT, "outdated": [1, 3]}])
+    model = Model(plan=[plan], judge=[{**CONTENT, "outdated": [1, 3]}])
     made = design(model, CHANGE, base)
     asked = dict(model.asked)["judge"]
     assert "1. No node writes Excel.\n2. The language is not checked.\n3. Only English is read." in asked
@@ -404,63 +361,54 @@ def test_what_a_review_says_of_notes_holds_when_its_finding_is_contested(design)
     base = replace(first(design), notes=("No node writes Excel.", "The language is not checked."))
     finding = {"node": "3", "problem": "The length is open.", "change": "Say five sentences."}
     review = {"evaluation": "", "findings": [finding], "notes": ["Long texts are cut."], "outdated": [1, 3]}
-    contest = {"reasoning": "", "operations": [], "wrong": [{"finding": 1, "reason": "no length was asked for"}]}
+    told = contest("no length was asked for")
     plan = {**CHANGE_PLAN, "notes": ["Only English is read."]}
-    model = Model(plan=[plan], build=[CHANGE_BUILT], judge=[review], mend=[contest])
+    model = Model(plan=[plan], judge=[review], mend=[told])
     made = design(model, CHANGE, base)
-    assert model.stages == ["plan", "build", "judge", "mend"]
+    assert model.stages == ["plan", "judge", "mend"]
     assert made.graph.notes == ("The language is not checked.", "Long texts are cut.")
     assert (made.notes, made.dropped_notes) == (["Long texts are cut."], ["No node writes Excel."])
 
 
 BROKEN = {"3": {"system": "", "user": ""}}
 """A fault that no rule can mend: it is not known what was meant."""
-MENDED = {"op": "set", "node": "3", "path": "user", "value": "Sum up in {{#1.language#}}: {{#2.text#}}"}
+MENDED = mended(**{"3": {"user": "Sum up in {{#1.language#}}: {{#2.text#}}"}})
 
 
-def test_what_rules_cannot_mend_is_asked_for_as_operations_and_nothing_else_runs_again(design):
-    model = Model(build=[built(**BROKEN)], mend=[operations(MENDED)])
+def test_what_rules_cannot_mend_is_asked_for_and_nothing_else_runs_again(design):
+    model = Model(plan=[planned(**BROKEN)], mend=[MENDED])
     made = design(model)
     assert made.accepted
-    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert model.stages == ["plan", "mend", "judge"]
     told = dict(model.asked)["mend"]
     assert "user: is empty" in told
-    assert '"id":"3"' in told
+    assert "\n3 llm after 2 → text" in told
     assert "llm(system: text, user: text) → text" in told, "the types concerned are told of"
 
 
-def test_operations_on_parts_of_one_parameter_are_all_done(design):
-    variables = [{"name": "paper", "type": "pdf"}, {"name": "language", "type": "str"}]
-    params = {**BUILT["nodes"], "1": {"variables": variables}}
-    ops = [
-        {"op": "set", "node": "1", "path": "variables[0].type", "value": "file"},
-        {"op": "set", "node": "1", "path": "variables[1].type", "value": "string"},
-    ]
-    nodes = [{**each, "gives": [], "params": params[each["id"]]} for each in PLAN["nodes"]]
-    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+def test_types_of_inputs_are_mended(design):
+    given = [{"name": "paper", "type": "pdf"}, {"name": "language", "type": "str"}]
+    right = [{"name": "paper", "type": "file"}, {"name": "language", "type": "string"}]
+    model = Model(plan=[planned(**{"1": {"variables": given}})], mend=[mended(**{"1": {"variables": right}})])
     made = design(model, review=False)
     assert (made.accepted, model.stages) == (True, ["plan", "mend"])
     assert made.graph.by_id["1"].params == {"variables": [["paper", "file"], ["language", "string"]]}
 
 
 def test_a_parameter_that_a_type_does_not_have_can_be_removed(design):
-    nodes = [{**each, "params": BUILT["nodes"].get(each["id"], {})} for each in PLAN["nodes"]]
-    nodes[2]["params"] = {"system_prompt": "", "tone": "kind", "user": BUILT["nodes"]["3"]["user"]}
-    ops = [{"op": "set", "node": "3", "path": "tone", "value": None}]
-    model = Model(plan=[{**PLAN, "nodes": nodes}], mend=[operations(*ops)])
+    toned = {"system_prompt": "", "tone": "kind", "user": BUILT["3"]["user"]}
+    model = Model(plan=[planned(**{"3": toned})], mend=[mended(**{"3": {"tone": None}})])
     made = design(model, review=False)
     assert (made.accepted, model.stages) == (True, ["plan", "mend"])
-    assert made.graph.by_id["3"].params == BUILT["nodes"]["3"]
+    assert made.graph.by_id["3"].params == BUILT["3"]
 
 
-def test_operations_with_a_slip_in_their_json_are_done():
+def test_changes_with_a_slip_in_their_json_are_made():
     def answer(task):
         form = task.output_schema.schema["properties"]
-        if "operations" in form:
-            return json.dumps(operations(MENDED)).removesuffix("}") + ",}"
-        return json.dumps(
-            PLAN if form.get("nodes", {}).get("type") == "array" else built(**BROKEN) if "nodes" in form else CONTENT
-        )
+        if "wrong" in form:
+            return json.dumps(MENDED).removesuffix("}") + ",}"
+        return json.dumps(planned(**BROKEN) if "nodes" in form else CONTENT)
 
     designer = Designer(base_url="http://127.0.0.1:9/v1")
     designer.expert.reasoner = ScriptedReasoner(answer)
@@ -468,11 +416,17 @@ def test_operations_with_a_slip_in_their_json_are_done():
 
 
 def test_code_that_breaks_is_found_by_running_it(design):
-    plan = {**PLAN, "nodes": [*PLAN["nodes"][:2], node("3", "code", ["2"], gives=[("n", "number")]), PLAN["nodes"][3]]}
-    code = {"variables": [{"name": "text", "value": "2.text"}], "code": "def main(text):\n    return {'n': text.none}"}
-    build = built(**{"3": code, "4": {"outputs": [{"name": "summary", "value": "3.n"}]}})
-    fixed = {"op": "set", "node": "3", "path": "code", "value": "def main(text):\n    return {'n': len(text)}"}
-    model = Model(plan=[plan], build=[build], mend=[operations(fixed)])
+    plan = planned(**{"4": {"outputs": [{"name": "summary", "value": "3.n"}]}})
+    plan["nodes"][2] = node(
+        "3",
+        "code",
+        ["2"],
+        variables=[{"name": "text", "value": "2.text"}],
+        outputs=[{"name": "n", "type": "number"}],
+        code="def main(text):\n    return {'n': text.none}",
+    )
+    fixed = {"id": "3", "replace": [{"param": "code", "old": "text.none", "new": "len(text)"}]}
+    model = Model(plan=[plan], mend=[{"nodes": [fixed]}])
     made = design(model)
     assert made.accepted
     assert "dry-run" in dict(model.asked)["mend"]
@@ -494,38 +448,38 @@ def test_branches_behind_made_up_conditions_are_run_or_told(design):
 
 
 def test_a_judge_who_is_not_content_is_heeded(design):
-    longer = {**MENDED, "value": "Sum up in five sentences in {{#1.language#}}: {{#2.text#}}"}
-    model = Model(judge=[NOT_CONTENT, CONTENT], mend=[operations(longer)])
+    longer = mended(**{"3": {"user": "Sum up in five sentences in {{#1.language#}}: {{#2.text#}}"}})
+    model = Model(judge=[NOT_CONTENT, CONTENT], mend=[longer])
     made = design(model)
     assert made.accepted
     assert "five sentences" in made.graph.by_id["3"].params["user"]
 
 
 def test_a_model_that_makes_it_worse_is_taken_back(design):
-    worse = operations({"op": "remove_node", "node": "3", "edges": "cut"})
-    model = Model(build=[built(**BROKEN)], mend=[worse])
+    worse = {"nodes": [], "drop": ["3"]}
+    model = Model(plan=[planned(**BROKEN)], mend=[worse])
     made = design(model)
     assert not made.accepted
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
     assert "3" in made.graph.by_id
-    assert "do not improve the workflow" in [told for stage, told in model.asked if stage == "mend"][1]
+    assert "does not improve the workflow" in [told for stage, told in model.asked if stage == "mend"][1]
 
 
 def test_a_model_that_repeats_itself_ends_the_rounds(design):
-    idle = operations({"op": "set", "node": "3", "path": "system", "value": ""})
-    model = Model(build=[built(**BROKEN)], mend=[idle])
+    idle = mended(**{"3": {"system": ""}})
+    model = Model(plan=[planned(**BROKEN)], mend=[idle])
     made = design(model)
     assert not made.accepted
     assert model.stages.count("mend") <= 2
     assert made.findings
 
 
-def test_operations_that_cannot_be_done_are_asked_for_again(design):
-    wrong = operations({"op": "set", "node": "33", "path": "user", "value": "x"})
-    model = Model(build=[built(**BROKEN)], mend=[wrong, operations(MENDED)])
+def test_changes_that_cannot_be_made_are_asked_for_again(design):
+    wrong = mended(**{"33": {"user": "x"}})
+    model = Model(plan=[planned(**BROKEN)], mend=[wrong, MENDED])
     made = design(model)
     assert made.accepted
-    assert "there is no node '33'" in [told for stage, told in model.asked if stage == "mend"][1]
+    assert "[plan] 33: a new node needs a type" in [told for stage, told in model.asked if stage == "mend"][1]
 
 
 @pytest.mark.parametrize(
@@ -533,26 +487,24 @@ def test_operations_that_cannot_be_done_are_asked_for_again(design):
     ["I am sorry, but I cannot help with that.", '{"reasoning": "hm", "nodes": [{"id": "1", "ty', "", "[]", "null"],
     ids=["refusal", "cut off", "nothing", "list", "null"],
 )
-@pytest.mark.parametrize("stage", ["plan", "build"])
-def test_a_model_that_says_nothing_of_use_ends_with_the_reason(design, stage, said):
-    model = Model(**{stage: [said]})
+def test_a_model_that_says_nothing_of_use_ends_with_the_reason(design, said):
+    model = Model(plan=[said])
     made = design(model)
     assert not made.accepted
     assert made.graph.nodes == ()
     assert made.findings
     assert "there is no workflow" in made.findings[0]
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
-    assert model.stages.count(stage) <= 6, "twice, each with three tries for the form of the answer"
+    assert model.stages.count("plan") <= 6, "twice, each with three tries for the form of the answer"
 
 
 def test_a_plan_whose_faults_stay_is_carried_out_as_far_as_possible_and_not_accepted(design):
     twice = {**PLAN, "nodes": [*PLAN["nodes"], PLAN["nodes"][1]]}
-    params = {"5": {"variable_selector": "1.paper"}}
-    model = Model(plan=[twice], build=[built(**params)])
+    model = Model(plan=[twice])
     made = design(model)
     assert made.message.status is WorkflowStatus.JOB_TOO_COMPLICATED_ERROR
     assert made.findings[0].startswith("[plan] 5: '2' is planned twice")
-    assert model.stages == ["plan", "plan", "build"]
+    assert model.stages == ["plan", "plan"]
     assert [spec.id for spec in made.graph.nodes] == ["1", "2", "3", "4", "5"]
 
 
@@ -569,27 +521,24 @@ def first(design):
 
 
 CHANGE = "Building on that, also translate the summary into French. Output only the translation (variable french)."
-CHANGE_PLAN = {
-    "reasoning": "a model more",
-    "nodes": [node("5", "llm", ["3"]), node("4", "end", ["5"], change="update")],
-    "drop": [],
-}
-CHANGE_BUILT = {
-    "reasoning": "",
-    "nodes": {
-        "5": {"system": "", "user": "Into French: {{#3.text#}}"},
-        "4": {"outputs": [{"name": "french", "value": "5.text"}]},
-    },
-}
+FRENCH = {"system": "", "user": "Into French: {{#3.text#}}"}
+
+
+def into_french(**user):
+    """The plan of a translation, with these parameters of its model in place of its own."""
+    outputs = [{"name": "french", "value": "5.text"}]
+    return {"nodes": [node("5", "llm", ["3"], **FRENCH | user), node("4", "end", ["5"], "update", outputs=outputs)]}
+
+
+CHANGE_PLAN = into_french()
 
 
 @pytest.mark.parametrize("reason", [None, "a summary has no model of its own"])
 def test_a_change_of_which_nothing_is_left_is_not_accepted_and_says_why(design, reason):
     base = first(design)
-    plan = {"reasoning": "", "nodes": [node("3", "llm", change="update")], "drop": []}
-    same = {"reasoning": "", "nodes": {"3": BUILT["nodes"]["3"]}}
-    answer = operations() if reason is None else {**operations(), "wrong": [{"finding": 1, "reason": reason}]}
-    made = design(Model(plan=[plan], build=[same], mend=[answer]), "Use another model in node 3.", base, review=False)
+    plan = mended(**{"3": BUILT["3"]})
+    answer = mended() if reason is None else contest(reason)
+    made = design(Model(plan=[plan], mend=[answer]), "Use another model in node 3.", base, review=False)
     assert not made.accepted
     assert made.graph.nodes == base.nodes
     said = made.findings if reason is None else made.left_out
@@ -599,7 +548,7 @@ def test_a_change_of_which_nothing_is_left_is_not_accepted_and_says_why(design, 
 
 def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
     base = first(design)
-    model = Model(plan=[CHANGE_PLAN], build=[CHANGE_BUILT])
+    model = Model(plan=[CHANGE_PLAN])
     made = design(model, CHANGE, base)
     assert made.accepted, made.findings
     assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "2", "3"))
@@ -615,73 +564,26 @@ def test_a_change_leaves_untouched_nodes_byte_for_byte_the_same(design):
 
 def test_nodes_outside_of_the_plan_cannot_be_changed(design):
     base = first(design)
-    broken = {**CHANGE_BUILT, "nodes": {**CHANGE_BUILT["nodes"], "5": {"system": "", "user": ""}}}
-    outside = operations({"op": "set", "node": "3", "path": "user", "value": "Something else."})
-    inside = operations({"op": "set", "node": "5", "path": "user", "value": "Into French: {{#3.text#}}"})
-    model = Model(plan=[CHANGE_PLAN], build=[broken], mend=[outside, inside])
+    outside, inside = mended(**{"3": {"user": "Something else."}}), mended(**{"5": FRENCH})
+    model = Model(plan=[into_french(user="")], mend=[outside, inside])
     made = design(model, CHANGE, base)
     assert made.accepted
     assert made.graph.by_id["3"] is base.by_id["3"]
     assert "may not be changed" in [told for stage, told in model.asked if stage == "mend"][1]
 
 
-NODES = json.dumps(BUILT["nodes"])
-
-
-class Plain(Model):
-    """Model at an endpoint without schemas, with the given answers on parameters."""
-
-    def __init__(self, *built):
-        super().__init__()
-        self.built = list(built)
-
-    def __call__(self, request):
-        told = "\n".join(str(message["content"]) for message in request["messages"])
-        assert "response_format" not in request
-        stage = "plan" if "You plan" in told else "build"
-        self.asked.append((stage, told))
-        return Say(json.dumps(PLAN) if stage == "plan" else self.built.pop(0))
-
-
-@pytest.mark.parametrize(
-    "said",
-    [
-        json.dumps({"reasoning": "so", "nodes": BUILT["nodes"]}),
-        NODES,
-        f"```json\n{NODES}\n```",
-        f"<reasoning>so</reasoning>\n<nodes>{NODES}</nodes>",
-        json.dumps({"nodes": NODES}),
-    ],
-)
-def test_parameters_from_an_endpoint_without_schemas_are_read_in_any_form_with_one_reading(design, said):
-    model = Plain(said)
-    made = design(model, review=False, structured=False)
-    assert (made.accepted, model.stages) == (True, ["plan", "build"])
-
-
-@pytest.mark.parametrize(
-    ("said", "told"),
-    [
-        ("I would rather not.", "I would rather not."),
-        ('{"nodes": {"3": "Sum it up"}}', "`nodes` must be"),
-        ('<workflow>{"nodes_info": [], "edges": []}</workflow>', "nodes_info"),
-    ],
-)
-def test_an_answer_without_parameters_is_asked_for_again_and_then_told(design, said, told):
-    model = Plain(said, NODES)
+@pytest.mark.parametrize("form", ["{}", "```json\n{}\n```", "So:\n{}\nThat is all."])
+def test_a_plan_from_an_endpoint_without_schemas_is_read(design, form):
+    model = Model(plan=[form.replace("{}", json.dumps(PLAN))])
     assert design(model, review=False, structured=False).accepted
-    assert (model.stages, told in model.asked[2][1]) == (["plan", "build", "build"], True)
-    made = design(Plain(said, said), review=False, structured=False)
-    assert not made.made
-    assert told in made.message.outputs["failure"]
+    assert model.stages == ["plan"]
 
 
 def test_rules_mend_what_is_new_and_leave_faults_of_nodes_that_must_stay(design):
     base = first(design)
     faulty = replace(base.by_id["3"], params={"system": "", "user": "Sum up in {{#1.langage#}}: {{#2.text#}}"})
     base = replace(base, nodes=[faulty if spec.id == "3" else spec for spec in base.nodes])
-    slip = {**CHANGE_BUILT, "nodes": {**CHANGE_BUILT["nodes"], "5": {"system": "", "user": "Into French: {{#3.txt#}}"}}}
-    model = Model(plan=[CHANGE_PLAN], build=[slip])
+    model = Model(plan=[into_french(user="Into French: {{#3.txt#}}")])
     made = design(model, CHANGE, base)
     assert made.graph.by_id["3"] is faulty
     assert made.graph.by_id["5"].params["user"] == "Into French: {{#3.text#}}"
@@ -721,12 +623,6 @@ def test_findings_and_the_nodes_that_they_name(design):
     assert nodes_in(findings, graph) == ["3", "2", "1", "4"]
 
 
-def test_a_reasoner_of_ones_own_is_taken_to_keep_to_schemas():
-    assert keeps_to_schemas(ScriptedReasoner(""))
-    with ScriptedModel(Model()) as scripted:
-        assert not keeps_to_schemas(MonoModelReasoner(scripted.model.model_copy(update={"structured": False})))
-
-
 def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
     terse = (
         "Sum up a paper file (variable paper) in a language (variable language); output the summary (variable summary)."
@@ -734,19 +630,19 @@ def test_words_that_do_not_say_what_goes_in_leave_it_to_the_plan(design):
     model = Model()
     made = design(model, terse)
     assert made.accepted, made.findings
-    assert model.stages == ["plan", "build", "judge"]
+    assert model.stages == ["plan", "judge"]
 
 
 def test_a_workflow_without_findings_is_reviewed_only_on_request(design):
     model = Model(judge=[NOT_CONTENT])
     assert design(model, review=False).accepted
-    assert model.stages == ["plan", "build"]
+    assert model.stages == ["plan"]
 
 
 def test_a_contested_finding_brings_a_review(design):
-    model = Model(build=[built(**SUMMERY)], mend=[contest("summery is meant")])
+    model = Model(plan=[planned(**SUMMERY)], mend=[contest("summery is meant")])
     assert design(model, QUOTED, review=False).accepted
-    assert model.stages == ["plan", "build", "mend", "judge"]
+    assert model.stages == ["plan", "mend", "judge"]
 
 
 def test_a_change_names_neither_the_type_nor_the_kind_of_change_of_nodes_that_are_there(design):
@@ -764,18 +660,17 @@ def test_a_change_of_nothing_is_asked_for_again(design):
     assert "the plan changes nothing" in model.asked[1][1]
 
 
-def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_built(design):
+def test_a_new_node_of_a_type_that_was_told_of_in_short_may_be_mended(design):
     plan = {
-        "reasoning": "",
         "nodes": [
-            {"id": "5", "type": "tts", "after": ["3"]},
+            {"id": "5", "type": "tts", "after": ["3"], "params": {"words": "{{#3.text#}}"}},
             {"id": "4", "after": ["5"], "params": {"outputs": [{"name": "summary", "value": "5.files"}]}},
         ],
     }
-    model = Model(plan=[plan], build=[{"reasoning": "", "nodes": {"5": {"text": "{{#3.text#}}"}}}])
+    model = Model(plan=[plan], mend=[mended(**{"5": {"text": "{{#3.text#}}", "words": None}})])
     made = design(model, "Make it something for the ears.", first(design), review=False)
     assert made.accepted
-    assert model.stages == ["plan", "build"]
+    assert model.stages == ["plan", "mend"]
     assert "\ntts(text), text2image(prompt), " in model.asked[0][1]
     assert "tts(text: text) → files" in model.asked[1][1]
 
@@ -810,35 +705,6 @@ def test_what_a_change_has_looked_at_is_not_shown_twice(design):
     assert not made.made
     assert model.stages[:3] == ["plan", "plan", "plan"]
     assert "the plan changes nothing" in model.asked[2][1]
-
-
-def test_the_example_of_a_build_is_written_in_the_notation_of_all_prompts(design):
-    model = Model()
-    design(model)
-    example = model.asked[1][1].partition("### An example")[2]
-    assert '\n2 document-extractor after 1: {"variable_selector":"1.paper"}\n' in example
-
-
-def test_the_build_is_told_the_reasons_the_notes_and_the_other_parameters_of_the_plan(design):
-    code = {"variables": [{"name": "text", "value": "3.text"}], "outputs": [{"name": "words", "type": "number"}]}
-    plan = {
-        "reasoning": "Words are counted by code, blanks apart.",
-        "nodes": [
-            {"id": "5", "type": "code", "after": ["3"]},
-            {"id": "4", "after": ["5"], "params": {"outputs": [{"name": "words", "value": "5.words"}]}},
-        ],
-        "notes": ["Hyphens join words."],
-    }
-    written = {"5": {**code, "code": "def main(text):\n    return {'words': len(text.split())}"}}
-    model = Model(plan=[plan], build=[{"reasoning": "", "nodes": written}])
-    made = design(model, "Give me the number of words (variable words) instead.", first(design), review=False)
-    assert made.accepted
-    assert model.stages == ["plan", "build"]
-    asked = model.asked[1][1]
-    assert "Words are counted by code, blanks apart." in asked
-    assert "- Hyphens join words." in asked
-    assert '4: {"outputs":[{"name":"words","value":"5.words"}]}' in asked
-    assert made.graph.by_id["5"].params["outputs"] == [["words", "number"]]
 
 
 def test_nodes_are_shown_with_the_titles_that_people_gave_them_in_dify(design):
@@ -889,7 +755,7 @@ def test_a_designer_of_ones_own_can_do_without_a_judge(tmp_path):
     with ScriptedModel(model) as scripted:
         made = Designer(scripted.model, config=tmp_path / "own.yaml").design(INSTRUCTION)
     assert made.accepted
-    assert model.stages == ["plan", "build"]
+    assert model.stages == ["plan"]
     assert len(made.plan) == 4
     assert made.repairs == []
 

@@ -30,7 +30,7 @@ def plan(*nodes: dict[str, Any], **others: Any) -> dict[str, Any]:
 
 
 WHOLE = plan(START, LLM, END)
-NO_MAIL = {"operations": [{"op": "remove_node", "node": "4"}, {"op": "connect", "source": "2", "target": "3"}]}
+NO_MAIL = {"nodes": [{"id": "3", "after": ["2"]}], "drop": ["4"]}
 
 
 def answered(request, *answers, base=NOTHING):
@@ -108,7 +108,7 @@ def test_a_stubborn_fault_ends_after_two_calls_with_the_best_workflow(answer, co
     assert f"[{code}] {place}" in made.findings[0]
 
 
-def test_a_type_that_is_none_is_mended_by_operations():
+def test_a_type_that_is_none_is_mended_by_a_change():
     made, calls = answered(SUM_UP, plan(START, LLM, MAIL, AFTER_MAIL), NO_MAIL)
     assert (made.accepted, calls) == (True, 2)
     assert [spec.type for spec in made.graph.nodes] == ["start", "llm", "end"]

@@ -16,35 +16,22 @@ from operad.runtime.values.message import Usage
 REQUEST = "Sum up a paper (variable paper). Output the summary (variable summary)."
 
 
-def node(id, type, after, gives=(), **more):
-    listed = [{"name": name, "type": kind} for name, kind in gives]
-    return {"id": id, "type": type, "change": "add", "does": "", "after": after, "gives": listed, **more}
+def node(id, type, after, inside="", **params):
+    return {"id": id, "type": type, "does": "", "after": after, "inside": inside, "params": params}
 
 
-PLAN = {
-    "reasoning": "",
-    "nodes": [
-        node("1", "start", [], [("paper", "string")]),
-        node("2", "llm", ["1"]),
-        node("3", "end", ["2"], [("summary", "string")]),
-    ],
-    "questions": [{"question": "In which language?", "default": "that of the paper"}],
-}
-PARAMS = {
-    "reasoning": "",
-    "nodes": {
-        "2": {"system": "", "user": "Sum up {{#1.paper#}}"},
-        "3": {"outputs": [{"name": "summary", "value": "2.text"}]},
-    },
-}
-DRAFT = {
-    "reasoning": "",
-    "nodes": [
-        {"id": "1", "type": "start", "after": [], "params": {"variables": [{"name": "paper", "type": "string"}]}},
-        {"id": "2", "type": "llm", "after": ["1"], "params": {"system": "", "user": "In French: {{#1.paper#}}"}},
-        {"id": "3", "type": "end", "after": ["2"], "params": {"outputs": [{"name": "summary", "value": "2.text"}]}},
-    ],
-}
+def plan(user):
+    return {
+        "nodes": [
+            node("1", "start", [], variables=[{"name": "paper", "type": "string"}]),
+            node("2", "llm", ["1"], system="", user=user),
+            node("3", "end", ["2"], outputs=[{"name": "summary", "value": "2.text"}]),
+        ],
+        "questions": [{"question": "In which language?", "default": "that of the paper"}],
+    }
+
+
+PLAN, FRENCH = plan("Sum up {{#1.paper#}}"), plan("In French: {{#1.paper#}}")
 
 
 @pytest.fixture
@@ -61,20 +48,20 @@ def designing():
     return designing
 
 
-def read(nodes, base=NodeGraph(name="none"), to_build=0, price=None, **more):  # noqa: B008
+def read(nodes, base=NodeGraph(name="none"), price=None, **more):  # noqa: B008
     answer = {"reasoning": "", "nodes": nodes, **more}
-    return plan_for_people(answer, REQUEST, base, NODE_TYPES, to_build, "the model", price)
+    return plan_for_people(answer, REQUEST, base, NODE_TYPES, "the model", price)
 
 
-def test_an_agreed_plan_is_built_in_one_further_call(designing):
+def test_an_agreed_plan_is_built_without_a_further_call(designing):
     def work(designer):
         plan = designer.plan(REQUEST)
         return plan, designer.design(REQUEST, plan=plan)
 
-    (plan, design), asked = designing(work, PLAN, PARAMS)
+    (plan, design), asked = designing(work, PLAN)
     assert (plan.inputs, plan.outputs) == ({"paper": "string"}, {"summary": "string"})
     assert [each.text for each in plan.questions] == ["In which language?"]
-    assert (design.accepted, len(asked)) == (True, 2)
+    assert (design.accepted, len(asked)) == (True, 1)
     assert design.graph.instructions == (f"{REQUEST}\nIn which language? that of the paper",)
 
 
@@ -82,7 +69,7 @@ def test_a_plan_answered_otherwise_is_drafted_anew_with_the_answers_and_the_plan
     def work(designer):
         return designer.design(REQUEST, plan=designer.plan(REQUEST).answered(" French "))
 
-    design, asked = designing(work, PLAN, DRAFT)
+    design, asked = designing(work, PLAN, FRENCH)
     assert (design.accepted, len(asked)) == (True, 2)
     assert design.graph.instructions == (f"{REQUEST}\nIn which language? French",)
     assert "### The plan so far: keep its ids" in asked[1]
@@ -97,7 +84,7 @@ def test_a_plan_of_another_workflow_is_refused(designing):
             with pytest.raises(InputError, match="the plan is of another workflow; plan the change of this one"):
                 refused(REQUEST, design.graph, plan)
 
-    assert len(designing(work, PLAN, PARAMS)[1]) == 2
+    assert len(designing(work, PLAN)[1]) == 1
 
 
 def test_more_answers_than_questions_are_refused():
@@ -109,7 +96,7 @@ def test_a_question_that_the_request_answers_is_not_asked_again_and_five_are_eno
     questions = [{"question": f"Is it {number}?", "default": "yes"} for number in range(9)]
     plan = plan_for_people(
         {"reasoning": "", "nodes": [], "questions": [*questions, {"default": "no"}]},
-        "Sum up.\nIs it 1? no", NodeGraph(name="none"), NODE_TYPES, 0, "", None,
+        "Sum up.\nIs it 1? no", NodeGraph(name="none"), NODE_TYPES, "", None,
     )  # fmt: skip
     assert [each.text for each in plan.questions] == ["Is it 0?", "Is it 2?", "Is it 3?", "Is it 4?", "Is it 5?"]
     assert len(plan.questions) == MOST_QUESTIONS
@@ -133,7 +120,7 @@ def test_keys_in_the_request_and_in_answers_become_secrets(designing):
         plan = designer.plan(f"{REQUEST} The key is {key}.")
         return designer.design(REQUEST, plan=plan.answered(f"with the key {key}"))
 
-    design, asked = designing(work, PLAN, DRAFT)
+    design, asked = designing(work, PLAN, FRENCH)
     assert design.made
     assert key not in "".join([*asked, *design.graph.instructions])
 
@@ -148,27 +135,23 @@ def test_costs_count_rounds_of_containers_and_calls_of_agents():
         node("5", "llm", ["4"]),
         node("6", "end", ["5"]),
     ]
-    cost = read(nodes, to_build=700, price=Price(prompt=1, completion=2)).cost
+    cost = read(nodes, price=Price(prompt=1, completion=2)).cost
     assert cost is not None
     assert cost.calls == {"llm": 6, "agent": 5}
     assert cost.run.cost == pytest.approx(
         11 * Price(prompt=1, completion=2).of(Usage(prompt_tokens=1000, completion_tokens=300))
     )
-    assert (cost.build.calls, cost.build.prompt_tokens, cost.build.completion_tokens) == (1, 700, 1050)
-    assert cost.lines[1].startswith(
+    assert cost.lines[0].startswith(
         "a run: about 0.0176 USD (about 11,000 tokens read, 3,300 written; calls: 6 of llm, 5 of agent; "
     )
 
 
 def test_without_calls_there_is_no_cost_and_without_a_price_no_amount():
-    free = read([node("1", "start", []), node("2", "code", ["1"], [("n", "number")])]).cost
+    free = read([node("1", "start", []), node("2", "code", ["1"])]).cost
     assert free is not None
     assert free.lines == [
-        "building: about 0 USD (about 0 tokens read, 0 written; corrections come on top)",
         "a run: about 0 USD (about 0 tokens read, 0 written; no node calls a model)",
     ]
-    unknown = read([node("1", "start", []), node("2", "llm", ["1"])], to_build=10).cost
+    unknown = read([node("1", "start", []), node("2", "llm", ["1"])]).cost
     assert unknown is not None
-    assert [line.partition(" (")[0] for line in unknown.lines] == [
-        "building: no price known for the model", "a run: no price known for the model",
-    ]  # fmt: skip
+    assert [line.partition(" (")[0] for line in unknown.lines] == ["a run: no price known for the model"]

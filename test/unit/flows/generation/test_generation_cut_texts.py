@@ -25,7 +25,7 @@ def planned(*nodes):
 
 
 def made(plan):
-    return {spec.id: spec.params for spec in drafted_graph(read_plan(plan), {}, BASE, NODE_TYPES).nodes}
+    return {spec.id: spec.params for spec in drafted_graph(read_plan(plan), BASE, NODE_TYPES).nodes}
 
 
 def test_a_cut_text_names_the_variables_that_its_rest_reads():

@@ -6,56 +6,24 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from amounts import amount, sample
+from amounts import sample
 
 from operad.flows.check import check
 from operad.flows.formats.chat2workflow import load
 from operad.flows.generation import prompts
-from operad.flows.generation.designer import nearest
-from operad.flows.generation.draft import variables_before
 from operad.flows.generation.drafting import params_of
 from operad.flows.generation.mending import nodes_in
-from operad.flows.generation.nodes_shown import whole
 from operad.flows.generation.offer import OfferedTool, offer_for
-from operad.flows.generation.plan import After, Given, Plan, PlannedNode
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
 from operad.runtime.values.errors import InvalidError
 
 TYPES = {name: NODE_TYPES[name] for name in CHAT2WORKFLOW_TYPES}
 OFFER = offer_for()
-NONE = NodeGraph()
 
 
 def tokens(parts):
     return sum(len(part.text) for part in parts) / prompts.CHARACTERS_A_TOKEN
-
-
-def plan_to(base, target):
-    """The plan that writes every node of a workflow anew, upon another."""
-    nodes = []
-    for spec in target.nodes:
-        was = base.by_id.get(spec.id)
-        key = {"start": "variables", "code": "outputs"}.get(spec.type, "")
-        nodes.append(
-            PlannedNode(
-                id=spec.id,
-                type=spec.type,
-                change="update" if was is not None and was.type == spec.type else "add",
-                purpose="What it does with what it reads, said in one line as models do.",
-                inside=spec.parent,
-                predecessors=tuple(After(edge.source, edge.port) for edge in target.edges if edge.target == spec.id),
-                declares=tuple(Given(*pair[:2]) for pair in spec.params.get(key) or ()),
-            )
-        )
-    return Plan(tuple(nodes), tuple(each for each in base.by_id if each not in target.by_id))
-
-
-def build_parts(base, target):
-    plan = plan_to(base, target)
-    motif = nearest([node.type for node in plan.nodes])
-    example = prompts.Part("An example", whole(motif.graph, NODE_TYPES) if motif else "")
-    return prompts.to_build(plan, base, OFFER, variables_before(plan, base, TYPES), example)
 
 
 def mend_parts(graph):
@@ -84,25 +52,10 @@ def sound():
 
 
 @pytest.mark.slow
-def test_every_instruction_of_the_benchmark_keeps_the_budgets(shared_data, sound):
-    recorded = sound(shared_data)
-    tasks = json.loads((shared_data / "chat2workflow" / "dataset" / "query.json").read_text(encoding="utf-8"))
-    instructions = 0
-    for task in sample(tasks, 5):
-        rounds = []
-        while text := task.get(f"query{len(rounds) + 1}"):
-            rounds.append(text)
-            instructions += 1
-            made = recorded.get((task["task"], len(rounds)), [])
-            for base in recorded.get((task["task"], len(rounds) - 1), []) if rounds[1:] else [NONE]:
-                parts = prompts.to_plan(base, rounds, OFFER)
-                assert tokens(parts) <= prompts.PLAN_TOKENS
-                assert "\n[… cut:" not in prompts.shown(parts), "all nodes have room"
-                for target in made[:2]:
-                    assert tokens(build_parts(base, target)) <= prompts.BUILD_TOKENS
-            for graph in made:
-                assert tokens(mend_parts(graph)) <= prompts.FIX_TOKENS
-    assert instructions == amount(17, 79)
+def test_every_workflow_of_the_benchmark_keeps_the_budget_of_mending(sound, shared_data):
+    graphs = [graph for made in sound(shared_data).values() for graph in made]
+    for graph in sample(graphs, 5):
+        assert tokens(mend_parts(graph)) <= prompts.FIX_TOKENS
 
 
 def large(count, text):
@@ -114,45 +67,26 @@ def large(count, text):
     return NodeGraph(nodes, [Edge(str(n), str(n + 1)) for n in range(1, count)])
 
 
-def test_a_large_workflow_with_long_texts_keeps_the_budgets_and_all_its_ids():
-    graph = large(60, "Say it at length. " * 1_000)
-    parts = prompts.to_plan(graph, ["Make it shorter. " * 2_000, "Again."], OFFER)
-    assert tokens(parts) <= prompts.PLAN_TOKENS
-    assert "\n59 llm after 58" in prompts.shown(parts)
-    assert "\n60 end" in prompts.shown(parts)
-    mend = mend_parts(graph)
+def test_a_large_workflow_with_long_texts_keeps_the_budget_and_all_its_ids():
+    mend = mend_parts(large(60, "Say it at length. " * 1_000))
     assert tokens(mend) <= prompts.FIX_TOKENS
     assert "[… cut" in prompts.shown(mend)
-    build = build_parts(NONE, graph)
-    assert tokens(build) <= prompts.BUILD_TOKENS
-    line = next(line for line in prompts.shown(build).splitlines() if line.startswith("60: 59.text, 58.text"))
-    assert line.endswith("…, 4.text, 3.text, 2.text, 1.topic"), "the inputs are named"
+    assert [f"\n{number} llm after {number - 1} " in prompts.shown(mend) for number in range(2, 60)] == [True] * 58
 
 
-def test_what_is_written_anew_is_shown_whole():
-    graph = large(3, "Say it at length. " * 1_000)
-    plan = Plan((PlannedNode("2", "llm", "update"),))
-    shown = prompts.shown(prompts.to_build(plan, graph, OFFER, {}, prompts.Part("", "")))
-    assert "Say it at length. " * 1_000 in shown
+def test_nodes_that_findings_name_are_shown_whole_and_others_cut():
+    graph = large(30, "Say it at length. " * 20)
+    told = prompts.shown(prompts.to_mend(graph, ["[param] 7: user: is wrong"], ["7"], OFFER, titles={"7": "Long?"}))
+    assert '\n7 llm "Long?" after 6 → text: ' in told
+    assert told.count("Say it at length. " * 20) == 1
+    assert "[… cut" in told
 
 
-def test_of_many_nodes_concerned_long_texts_are_cut_and_short_ones_stay():
-    graph = large(5, "word " * 1_000)
-    told = prompts.concerned(graph, ["2", "5"], 1_200)
-    assert len(told) <= 1_200
-    assert '"outputs":[["text",["text","4"]]]' in told
-    assert "more characters]" in told
-    assert "word " * 1_000 in prompts.concerned(graph, ["2"])
-    assert prompts.concerned(graph, ["9"], 10) == ""
-    assert len(prompts.concerned(graph, ["2"], 0)) < 100
-
-
-def test_nodes_concerned_are_shown_with_edges_in_the_notation_of_all_nodes_and_titles():
-    nodes = [NodeSpec(id="1", type="start"), NodeSpec(id="2", type="if-else"), NodeSpec(id="3", type="end")]
-    graph = NodeGraph(nodes=nodes, edges=[Edge(source="1", target="2"), Edge(source="2", target="3", port=1)])
-    parts = {part.title: part.text for part in prompts.to_mend(graph, ["node 2"], ["2"], OFFER, titles={"2": "Long?"})}
-    assert '"edges":["1 -> 2","2:1 -> 3"]' in parts["Nodes concerned"]
-    assert '2 if-else "Long?" after 1: {' in parts["All nodes"]
+def test_the_example_of_a_draft_is_cut_to_the_budget():
+    example = prompts.Part("An example, made for other words", "word " * 9_000, data=True)
+    parts = prompts.to_draft(["Shorten it."], OFFER, example)
+    assert tokens(parts) <= prompts.DRAFT_TOKENS
+    assert parts[-1].title == example.title
 
 
 def test_a_mend_is_told_which_nodes_it_may_change_and_how_the_types_that_a_finding_names_are_written():
@@ -323,13 +257,3 @@ def test_of_many_notes_the_latest_are_shown_with_their_numbers():
     assert len(told) < prompts.LONGEST_NOTES + 100
     assert "\n50. note 49 word" in told
     assert "\n1. " not in told
-
-
-def test_parameters_of_a_change_are_written_with_the_nodes_before_them_in_view():
-    base = NodeGraph(
-        [NodeSpec("1", "start"), NodeSpec("2", "llm", {"system": "", "user": "SHOWN"}), NodeSpec("3", "end")],
-        [Edge("1", "2"), Edge("2", "3")],
-    )
-    plan = Plan(nodes=(PlannedNode("3", "end", "update"),))
-    parts = {part.title: part.text for part in prompts.to_build(plan, base, OFFER, {}, prompts.Part("", ""))}
-    assert "SHOWN" in parts["Nodes before them"]

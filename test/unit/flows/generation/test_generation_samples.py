@@ -81,8 +81,8 @@ def test_a_later_change_is_tried_with_the_samples_of_the_file(design):
     first, _ = design(plan(samples={"2": SAMPLE}))
     base = OPERAD.load(OPERAD.dump(first.graph), "workflow")
     wrong = {"reasoning": "", "nodes": [{"id": "3", "params": {"code": READS.replace("current", "now")}}]}
-    right = {"op": "set", "node": "3", "path": "code", "value": READS + "\n"}
-    made, prompts = design(wrong, {"reasoning": "", "operations": [right]}, base=base)
+    right = {"nodes": [{"id": "3", "params": {"code": READS + "\n"}}]}
+    made, prompts = design(wrong, right, base=base)
     assert (made.accepted, made.not_tried, made.samples) == (True, [], {"2": SAMPLE})
     assert "KeyError: 'now' (with the sample of what node 2 is answered)" in prompts[1]
 
@@ -170,10 +170,9 @@ def test_a_part_that_files_do_not_have_is_a_finding_with_those_that_they_have(de
         node("2", "template-transform", ["1"], **wrong),
         node("3", "end", ["2"], outputs=[{"name": "heading", "value": "2.output"}]),
     ]
-    set_template = {"op": "set", "node": "2", "path": "template", "value": "# {{ doc.name }}"}
+    right = {"nodes": [{"id": "2", "params": {"template": "# {{ doc.name }}"}}]}
     asked = "The user gives a document (variable doc). Output a heading (variable heading)."
-    answers = {"reasoning": "", "nodes": nodes}, {"reasoning": "", "operations": [set_template]}
-    made, prompts = design(*answers, asked=asked)
+    made, prompts = design({"reasoning": "", "nodes": nodes}, right, asked=asked)
     assert made.accepted
     assert "[file-part] 2: template: line 1: 'doc' is a file, which has no 'title'; it has: type, name" in prompts[1]
     assert "has no 'file_name' (did you mean 'filename'?)" in prompts[1]

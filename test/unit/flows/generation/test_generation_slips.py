@@ -1,11 +1,10 @@
-"""Slips of models in parameters and operations that have one meaning."""
+"""Slips in parameters and operations that have one meaning."""
 
 from __future__ import annotations
 
 from operad.flows.edit.batch import read_operations
 from operad.flows.edit.paths import steps_of, with_value
 from operad.flows.generation.drafting import params_of
-from operad.flows.generation.mending import declared_operations
 from operad.flows.generation.nodes_shown import whole
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
@@ -38,17 +37,3 @@ def test_the_port_of_a_node_with_several_ports_is_shown_also_if_it_is_the_first(
     nodes = [NodeSpec("1", "human-input", ask), NodeSpec("2", "end", {"outputs": []})]
     shown = whole(NodeGraph(nodes, [Edge("1", "2")]), NODE_TYPES)
     assert "2 end after 1:0: " in shown
-
-
-def test_a_path_of_places_may_set_a_record_in_the_form_in_which_models_read_it():
-    graph = NodeGraph([NodeSpec("5", "end", {"outputs": [["a", ["text", "3"]]]})], [])
-    item = {"op": "set", "node": "5", "path": "outputs[0]", "value": {"name": "b", "value": "4.text"}}
-    [operation] = declared_operations([item], graph, NODE_TYPES)
-    assert (operation["path"], operation["value"]) == ("outputs", [["b", ["text", "4"]]])
-
-
-def test_a_path_of_places_may_set_a_variable_as_an_object_with_the_id_of_its_node():
-    graph = NodeGraph([NodeSpec("5", "end", {"outputs": [["a", ["text", "3"]]]})], [])
-    item = {"op": "set", "node": "5", "path": "outputs[0][1]", "value": {"node_id": 4, "variable": "text"}}
-    [operation] = declared_operations([item], graph, NODE_TYPES)
-    assert (operation["path"], operation["value"]) == ("outputs[0][1]", ["text", "4"])

@@ -41,7 +41,7 @@ def test_a_workflow_is_made_by_words_and_waits_to_be_accepted(chat, stages, pape
     assert (kinds[0], kinds[-2:]) == ("stage", ["draft", "done"])
     told = [each["text"] for each in messages if each["kind"] in ("stage", "size", "check")]
     assert told == [
-        "Planning the nodes", "Checking", "A draft of 4 nodes", "Looking over the draft", "Everything that was asked for is there",
+        "Planning the nodes", "Looking over the draft", "A draft of 4 nodes", "Checking", "Everything that was asked for is there",
     ]  # fmt: skip
     assert " [add]" not in next(each["text"] for each in messages if each["kind"] == "note")
     draft = messages[-2]
@@ -152,24 +152,24 @@ def test_without_a_model_it_says_what_to_set(serve, monkeypatch):
 REQUEST = "Sum up a text (variable text). Output the summary (variable summary)."
 
 
-def node(id, type, after, *gives):
-    listed = [{"name": name, "type": "string"} for name in gives]
-    return {"id": id, "type": type, "does": f"does {id}", "after": after, "gives": listed}
+def node(id, type, after, **params):
+    return {"id": id, "type": type, "does": f"does {id}", "after": after, "params": params}
 
 
 PLAN = {
-    "reasoning": "", "nodes": [node("1", "start", [], "text"), node("2", "llm", ["1"]), node("3", "end", ["2"], "summary")],
+    "nodes": [
+        node("1", "start", [], variables=[{"name": "text", "type": "string"}]),
+        node("2", "llm", ["1"], system="", user="Sum up {{#1.text#}}"),
+        node("3", "end", ["2"], outputs=[{"name": "summary", "value": "2.text"}]),
+    ],
     "questions": [{"question": "In which language?", "default": "that of the text"}],
-}  # fmt: skip
-PARAMS = {
-    "reasoning": "", "nodes": {"2": {"system": "", "user": "Sum up {{#1.text#}}"}, "3": {"outputs": [{"name": "summary", "value": "2.text"}]}},
-}  # fmt: skip
+}
 
 
 @pytest.fixture
 def planning(serve, stages):
     """A studio with an empty file whose model plans like this and then builds; and the model."""
-    model = stages(plan=[PLAN, {**PLAN, "questions": []}], build=[PARAMS])
+    model = stages(plan=[PLAN, {**PLAN, "questions": []}])
     with ScriptedModel(model) as endpoint:
         studio = serve(model=endpoint.model)
         studio.told("files", {"new": "empty", "path": "new.yaml"})
@@ -181,14 +181,14 @@ def test_a_plan_is_shown_with_its_questions_and_built_with_the_answers(planning)
     *stages, plan, done = say(studio, "new.yaml", REQUEST, plan=True)
     assert ([each["text"] for each in stages], done["kind"]) == (["Planning the nodes"], "done")
     assert plan["lines"][:5] == [
-        "1 start: does 1; gives text (string)", "2 llm: does 2; after 1", "3 end: does 3; after 2; gives summary (string)",
+        "1 start: does 1", "2 llm: does 2; after 1", "3 end: does 3; after 2",
         "inputs: text (string)", "outputs: summary (string)",
     ]  # fmt: skip
     assert plan["questions"] == [{"text": "In which language?", "default": "that of the text"}]
     assert len(studio.open("new.yaml")["nodes"]) == 1
     built = say(studio, "new.yaml", "", seen=True, answers=[""])
     assert built[-2]["changes"]["added"] == ["2", "3"]
-    assert model.stages == ["plan", "build"]
+    assert model.stages == ["plan"]
     document = studio.told("chat/accept", {"path": "new.yaml"})
     assert document["instructions"] == [f"{REQUEST}\nIn which language? that of the text"]
 
