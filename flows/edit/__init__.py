@@ -7,7 +7,6 @@ print(edited.changes)
 from operad.flows.edit.batch import OPERATIONS, Batch, EditResult, apply, in_json, new_issues, read_operations, schema
 from operad.flows.edit.difference import Difference, ParamChange, difference, side_by_side
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
-from operad.flows.edit.ends import MergeEnds, SplitEnd
 from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
 from operad.flows.edit.operation import Operation
 from operad.flows.edit.short import parse
@@ -25,7 +24,6 @@ __all__ = [
     "Disconnect",
     "EditResult",
     "InsertBetween",
-    "MergeEnds",
     "Operation",
     "ParamChange",
     "RemoveInput",
@@ -34,7 +32,6 @@ __all__ = [
     "RenameVariable",
     "ReplaceText",
     "SetParam",
-    "SplitEnd",
     "apply",
     "difference",
     "in_json",

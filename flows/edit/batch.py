@@ -13,7 +13,6 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from operad.flows.check import NodeType
 from operad.flows.edit.difference import Difference, difference
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
-from operad.flows.edit.ends import MergeEnds, SplitEnd
 from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
 from operad.flows.edit.operation import Operation
 from operad.flows.edit.order import edges_in_order, in_order
@@ -40,9 +39,7 @@ AnyOperation = Annotated[
     | AddInput
     | RemoveInput
     | AddOutput
-    | RemoveOutput
-    | SplitEnd
-    | MergeEnds,
+    | RemoveOutput,
     Field(discriminator="op"),
 ]
 

@@ -3,8 +3,7 @@
 The name of the operation is followed by its fields, in order or as ``name=value``. Words are split as in a shell, so a
 value with spaces needs quotes. In fields that may have values other than text, a word that is JSON is read as JSON:
 ``2``, ``true``, ``["a"]``; other words are text, and ``'"2"'`` is the text 2. The variable ``text`` of node 3 is written
-``3.text``. In operations with ``params``, ``name=value`` with an unknown name sets a parameter. A list of nodes takes
-all remaining words.
+``3.text``. In operations with ``params``, ``name=value`` with an unknown name sets a parameter.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 
-_JSON = ("value", "branch", "params", "port", "nodes", "sources")
+_JSON = ("value", "branch", "params", "port")
 """Fields whose values may be JSON other than text."""
 
 
@@ -62,16 +61,13 @@ def _fields(text: str) -> Any:
     order = [key for key in OPERATIONS[name].model_fields if key != "op"]
     given: dict[str, Any] = {}
     params: dict[str, Any] = {}
-    for number, word in enumerate(words):
+    for word in words:
         key, equals, value = word.partition("=")
         unset = [field for field in order if field not in given and field != "params"]
         if equals and key in order and key not in given:
             given[key] = _value(name, key, value)
         elif equals and "params" in order and key.isidentifier() and key not in order:
             params[key] = _json_or_text(value)
-        elif unset and unset[0] in ("nodes", "sources"):
-            given[unset[0]] = words[number:]
-            break
         elif unset:
             given[unset[0]] = _value(name, unset[0], word)
         else:

@@ -8,15 +8,14 @@ from difflib import get_close_matches
 from typing import Any
 
 from aligned.contract import Contract
+from aligned.ends import can_be_merged, with_merged_ends
 from aligned.inputs import of_type, words_of
-from operad.flows.edit.ends import MergeEnds
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.flows.repair.walk import declared
-from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, Text, VariableType
 from operad.runtime.graph.schedule import reachable
 
@@ -173,12 +172,10 @@ def one_end(contract: Contract, state: State) -> Iterator[Proposal]:
     ends = list(of_type(state.graph, "end"))
     if len(contract.outputs) != 1 or len(ends) < 2 or any(end.parent for end in ends):
         return
-    merge = MergeEnds(nodes=[end.id for end in ends])
-    if not any(merge.faults(state.graph, NODE_TYPES)):
-        what = f"{len(ends)} ends are one"
-        yield Proposal(
-            ends[0].id, what, "the instruction states these outputs together", merge.apply(state.graph, NODE_TYPES)
-        )
+    ids = [end.id for end in ends]
+    if can_be_merged(state.graph, ids):
+        merged = with_merged_ends(state.graph, ids)
+        yield Proposal(ids[0], f"{len(ends)} ends are one", "the instruction states these outputs together", merged)
 
 
 def ends_by_branch(contract: Contract, state: State) -> Iterator[Proposal]:

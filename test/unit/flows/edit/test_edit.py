@@ -302,11 +302,6 @@ REFUSED = {
         "undefined-variable",
         "name: '8' has no output 'al' (did you mean 'all'?); it has: all, size",
     ),
-    "split_end 8 9 6": ("no-edge", "sources: no edge leads from '6' to '8'; these nodes lead to it: 7"),
-    "split_end 8 9 7": ("no-edge", "sources: nothing would lead to '8' any more; leave one of these out: 7"),
-    "split_end 7 9 6": ("no-end", "node: '7' is of type 'code', and no end; ends are: 8"),
-    "merge_ends 8 8": ("duplicate-id", "nodes: an end is named twice; name each once"),
-    "merge_ends 8 7": ("no-end", "nodes: '7' is of type 'code', and no end; ends are: 8"),
 }
 
 
@@ -319,7 +314,7 @@ def test_an_operation_that_makes_no_sense_is_refused_and_says_what_to_do(text, g
 
 
 def test_every_operation_is_in_both_tables():
-    assert {text.split()[0] for text in DONE} | {"split_end", "merge_ends"} == set(OPERATIONS)
+    assert {text.split()[0] for text in DONE} == set(OPERATIONS)
     assert {text.split()[0] for text in REFUSED} == set(OPERATIONS)
 
 
@@ -333,7 +328,7 @@ def test_all_faults_of_all_operations_are_told_and_none_follows_from_another(gra
     ]
 
 
-# Branches and ends
+# Branches
 
 
 def test_else_follows_its_port_when_cases_come_and_go_by_any_way(graph):
@@ -350,46 +345,6 @@ def test_ports_of_a_classifier_follow_their_classes():
     assert edited.graph.by_id["1"].params["classes"] == ["a", "c", "b"]
     assert [edge.port for edge in edited.graph.edges] == [0, 2]
     assert refused(graph, "add_branch 1 a")[0][2] == "branch: '1' has the class 'a' already"
-
-
-ENDS = b"""
-nodes:
-  1: {type: start, variables: [[x, string]]}
-  2: {type: if-else, after: 1, cases: [[null, [[[x, '1'], empty]]]]}
-  3: {type: llm, after: 2, system: '', user: A}
-  4: {type: llm, after: {2: else}, system: '', user: B}
-  5: {type: end, after: [3, 4], outputs: [[x, [x, '1']], [a, [text, '3']], [b, [text, '4']]]}
-"""
-
-
-def test_an_end_is_split_by_branch_and_merged_again():
-    graph = OPERAD.load(ENDS, "ends")
-    split = edit(graph, "split_end 5 6 4").graph
-    assert check_nodes(split) == []
-    assert split.by_id["5"].params["outputs"] == [["x", ["x", "1"]], ["a", ["text", "3"]]]
-    assert split.by_id["6"].params["outputs"] == [["x", ["x", "1"]], ["b", ["text", "4"]]]
-    merged = edit(split, "merge_ends 5 6").graph
-    assert merged.nodes == graph.nodes
-    assert not difference(graph, merged)
-
-
-@pytest.mark.parametrize("name", ["operad", "chat2workflow", "dify", "coze"])
-def test_every_format_takes_ends_that_were_split_and_merged(name):
-    form = FORMATS[name]
-    split = edit(form.load(form.dump(OPERAD.load(ENDS, "ends")), "ends"), "split_end 5 6 4").graph
-    again = form.load(form.dump(split), "ends")
-    assert not difference(split, again)
-    merged = edit(again, "merge_ends 5 6").graph
-    assert not difference(merged, form.load(form.dump(merged), "ends"))
-
-
-def test_outputs_that_differ_under_one_name_are_merged_by_an_aggregator():
-    graph = edit(OPERAD.load(ENDS, "ends"), "split_end 5 6 4", "rename_variable 6 b a").graph
-    merged = edit(graph, "merge_ends 5 6").graph
-    assert check_nodes(merged) == []
-    assert [spec.id for spec in merged.nodes] == ["1", "2", "3", "4", "7", "5"]
-    assert merged.by_id["7"].params == {"variables": [["text", "3"], ["text", "4"]]}
-    assert merged.by_id["5"].params["outputs"] == [["x", ["x", "1"]], ["a", ["output", "7"]]]
 
 
 # Renaming
@@ -528,7 +483,7 @@ def test_nodes_that_stay_keep_their_order_even_if_they_read_a_later_node(graph):
 
 
 def test_operations_are_the_same_as_json_and_in_words():
-    listed = [*DONE, "split_end 8 9 7", "merge_ends 8 9"]
+    listed = [*DONE]
     operations = [operation for text in listed for operation in parse(text)]
     data = json.loads(in_json(operations))
     assert read_operations(data) == operations == read_operations(data["operations"])
@@ -610,7 +565,7 @@ def test_of_long_texts_only_what_is_another_is_shown(graph):
 # Any batch
 
 
-TEXTS = st.sampled_from([*DONE, *REFUSED, "split_end 8 9 7", "remove_node 6", "add_node 9 end", "connect 6 9"])
+TEXTS = st.sampled_from([*DONE, *REFUSED, "remove_node 6", "add_node 9 end", "connect 6 9"])
 
 
 @settings(
@@ -808,7 +763,7 @@ def test_the_examples_of_the_documentation_do_what_they_should():
     examples = dict(re.findall(r"^\| `(\w+)` \| `(.+?)` \|", page, re.MULTILINE))
     assert list(examples) == list(OPERATIONS)
     for name, example in examples.items():
-        assert lines(edit(graph, *([examples["split_end"]] if name == "merge_ends" else [])).graph, example)
+        assert lines(graph, example), name
 
 
 def test_what_names_a_variable_elsewhere_in_its_node_follows_a_new_name():
