@@ -311,7 +311,6 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     },
     "Edits": {
         "unknown-operation": ("the operation is unknown", "`operad edit --schema` lists them"),
-        "not-allowed": ("this node must not be changed", "change a node that the message names"),
         "duplicate-edge": ("the edge exists already", "remove the operation"),
         "no-edge": ("there is no such edge, or several", "name the port: `disconnect 3 4 port=1`"),
         "no-branches": ("the node has no branches", "use an `if-else` or a `question-classifier`"),
