@@ -442,7 +442,7 @@ def to_mend(
             Part("Nodes that you may change", changeable, keep=True),
             Part(f"The workflow{KEEP_CUT if CUT in workflow else ''}", workflow, keep=True, data=True),
             Part("Node types concerned", signatures(offer.types, names, offer.params)),
-            Part("All types", ", ".join(offer.types)),
+            Part("Other types, in short", names_of(offer.types, set(names))),
             Part(SERVICES, offer.services(), data=True),
         ],
         FIX_TOKENS,
