@@ -25,7 +25,7 @@ const LABELS = {
 const READABLE = 0.33;
 
 /** Below this zoom, cards show their titles alone, in letters that are the larger the smaller the cards. */
-const FAR = 0.75;
+const FAR = 0.62;
 
 /** Pixels of these letters on the screen; on a card, the most, and the most beside which states have room. */
 const LETTERS = { seen: 11.5, most: 32, beside: 21 };
