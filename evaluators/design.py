@@ -32,6 +32,9 @@ from operad.runtime.values.words import similarity
 STAGES = ("none", "written", "checked", "run", "accepted")
 """Stages of a design; each is worth two of the ten points of its score."""
 
+STATIC, TRIED, REVIEWED = "static check", "dry run", "review"
+"""Checks of a design: of its structure and the names in the request, by a run without models, and by a model."""
+
 ALIKE = 0.75
 """Minimum similarity, from 0 to 1, of two findings of a model that count as the same."""
 
@@ -100,6 +103,7 @@ class DesignEvaluator(Evaluator):
             return _Assessment(1, remaining, notes)
         dry = await dry_run(graph, seconds=self._seconds, open_ends=True)
         not_tried = [*dry.not_tried, *([dry.skipped_reason] if dry.skipped_reason else [])]
+        checks = (STATIC,) if dry.skipped_reason else (STATIC, TRIED)
         run_issues = _run_findings(dry)
         if run_issues and base.nodes:  # a node that the change left alone may have failed before
             changed = difference(base, graph)
@@ -113,10 +117,10 @@ class DesignEvaluator(Evaluator):
                 if issue.where in touched or essence_of(finding) not in known_issues
             ]
         if remaining := _uncontested(run_issues, contested):
-            return _Assessment(2, remaining, notes, not_tried)
+            return _Assessment(2, remaining, notes, not_tried, checks=checks)
         asked_before, dropped = _texts(judged, "asked"), _texts(judged, "dropped_notes")
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
-            return _Assessment(4, [], notes, not_tried)
+            return _Assessment(4, [], notes, not_tried, checks=checks)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
             # the workflow is unchanged, so a new review would find the same
             remaining = _uncontested(asked_before, contested)
@@ -125,7 +129,7 @@ class DesignEvaluator(Evaluator):
             dropped = review.dropped_notes
             notes = [note for note in dict.fromkeys([*notes, *review.notes]) if note not in dropped]
             remaining = _uncontested(review.findings, contested)
-        return _Assessment(3 if remaining else 4, remaining, notes, not_tried, dropped)
+        return _Assessment(3 if remaining else 4, remaining, notes, not_tried, dropped, (*checks, REVIEWED))
 
     def _needs_review(self, job: Job, contested: Sequence[tuple[str, str]]) -> bool:
         """Return whether a job asks for a review, or a finding was contested."""
@@ -214,6 +218,7 @@ class DesignEvaluator(Evaluator):
             "dropped_notes": list(assessment.dropped_notes),
             "warnings": warnings,
             "not_tried": list(assessment.not_tried),
+            "checks": list(assessment.checks),
         }
         outputs: dict[str, Any] = {**verdict.outputs, **user_outputs}
         best: Any = judged.outputs.get("best")
@@ -235,6 +240,7 @@ class _Assessment(NamedTuple):
         notes: Notes for the user on assumptions and on requests that cannot be met.
         not_tried: Branches and nodes that no dry run tried, each with the reason.
         dropped_notes: Notes that the reasoner found wrong.
+        checks: Names of the checks that were made.
     """
 
     stage: int
@@ -242,6 +248,7 @@ class _Assessment(NamedTuple):
     notes: Sequence[str]
     not_tried: Sequence[str] = ()
     dropped_notes: Sequence[str] = ()
+    checks: Sequence[str] = (STATIC,)
 
 
 class _Review(NamedTuple):

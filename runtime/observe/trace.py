@@ -210,6 +210,9 @@ class Trace:
             case events.CacheHit() | events.MessageKept():
                 span.state = "cached" if isinstance(event, events.CacheHit) else "kept"
                 return [span]
+            case events.FellBack():
+                span.details["fell_back"] = event.error
+                return self._add_note(event, span)
             case events.TaskBuilt():
                 span.details.setdefault("tasks", []).append(plain(event.task))
                 return [span]

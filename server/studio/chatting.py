@@ -14,6 +14,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from operad.configs.generation import NOTHING, Design, Designer
+from operad.evaluators.design import REVIEWED
 from operad.flows.edit import difference
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.generation.asking import WorkflowPlan, in_words
@@ -27,7 +28,7 @@ from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
-from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.server.streams import EventStream
 from operad.server.studio.file_json import changes_json, document
@@ -53,8 +54,6 @@ _STAGES = {
 
 _OF_PLANNING = events.OperatorStarted | events.ModelRetried
 """Events to report while only a plan is made, which is shown as a whole."""
-
-DONE = "Everything that was asked for is there"
 
 
 @dataclass(frozen=True)
@@ -127,6 +126,7 @@ class Chats:
         self._plans: dict[str, Shown] = {}
         self.routes = (
             Route("/data/chat", self._chat, methods=["POST"]),
+            Route("/data/chat", self._shown_draft),
             Route("/data/chat/accept", self._accept, methods=["POST"]),
             Route("/data/chat/undo", self._undo, methods=["POST"]),
         )
@@ -232,12 +232,17 @@ class Chats:
         self._plans.pop(file.name, None)
         for message in _remarks(design):
             yield message
-        yield {
-            "kind": "draft",
-            "document": await asyncio.to_thread(document, file, replace(file.content, graph=graph)),
-            "changes": changes_json(difference(original, graph)),
-            "accepted": design.accepted,
-        }
+        yield await asyncio.to_thread(_draft_message, file, graph)
+
+    async def _shown_draft(self, request: Request) -> Response:
+        """Return the draft that waits to be accepted, for a page that was reloaded."""
+
+        def found() -> dict[str, Any]:
+            file = self._find(dict(request.query_params))
+            draft = self._drafts.get(file.name)
+            return _draft_message(file, draft.graph) if draft and draft.version == file.version else {}
+
+        return json_response(await asyncio.to_thread(found))
 
     async def _accept(self, request: Request) -> Response:
         body = await json_body(request)
@@ -280,6 +285,11 @@ async def _lines_of(messages: AsyncGenerator[dict[str, Any], None]) -> AsyncGene
     yield f"data: {to_json({'kind': 'done'})}\n\n".encode()
 
 
+def _draft_message(file: OpenFile, graph: NodeGraph) -> dict[str, Any]:
+    drawn = document(file, replace(file.content, graph=graph))
+    return {"kind": "draft", "document": drawn, "changes": changes_json(difference(file.content.graph, graph))}
+
+
 def _base(graph: NodeGraph) -> NodeGraph:
     """Return the workflow to change; `NOTHING` if it has only a start without inputs, as in a new file."""
     is_empty = all(node.type == "start" and not fields_of(node.params).get("variables") for node in graph.nodes)
@@ -301,18 +311,28 @@ def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
             plan = fields_of(event.message.outputs.get("plan"))
             words = "\n".join(in_words(read_plan(plan))) if plan else event.message.scratchpad
             yield {"kind": "note", "text": words[:4_000]}
+        case events.OperatorFinished() if "stage" in event.message.outputs:
+            yield _verdict_message(event.message)
         case events.OperatorFinished():
             graph = workflow_of(event.message.outputs)
             if graph is not None:
                 yield {"kind": "size", "text": f"A draft of {len(graph.nodes)} nodes"}
-        case events.RoundFinished():
-            is_success = event.status is WorkflowStatus.SUCCESS
-            verdict_text = DONE if is_success else event.lesson or event.evaluation
-            yield {"kind": "check", "text": verdict_text[:4_000], "ok": is_success}
         case events.ModelRetried():
             yield {"kind": "note", "text": f"the model's endpoint: {event.error[:200]}; asked again"}
         case _:
             pass
+
+
+def _verdict_message(verdict: WorkflowMessage) -> dict[str, Any]:
+    """Return the message for a verdict on a draft: its findings, or the checks that found nothing."""
+    if verdict.status is not WorkflowStatus.SUCCESS:
+        text = verdict.lesson or verdict.evaluation or ""
+        return {"kind": "check", "text": text[:4_000], "ok": False}
+    checks = list_of(verdict.outputs.get("checks"))
+    text = f"Nothing to correct was found by: {', '.join(checks)}"
+    if REVIEWED not in checks:
+        text += ". Not checked: whether the draft does all that was asked for"
+    return {"kind": "check", "text": text, "ok": True}
 
 
 def _remarks(design: Design) -> Iterator[dict[str, Any]]:

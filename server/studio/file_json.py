@@ -10,8 +10,11 @@ from typing import Any
 from operad.flows.check import OUTCOME, Checker
 from operad.flows.edit import Difference
 from operad.flows.formats.format import Format, check_nodes, foreign
-from operad.flows.formats.shapes import fields_of, is_selector, list_of, pairs_of
+from operad.flows.formats.remarks import remarks_of
+from operad.flows.formats.shapes import fields_of, list_of, pairs_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.operators.node import NodeOperator
+from operad.operators.node_params import readable, references_in
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import SYSTEM
 from operad.operators.variables import Text, plain
@@ -27,6 +30,9 @@ MAX_SUMMARY = 90
 MOST_ISSUES = 500
 """Maximum number of issues sent to the browser."""
 
+MOST_PORTS = 64
+"""Maximum number of ports of a card whose type is unknown; files may name larger ones."""
+
 _JOB = [
     {"name": "job", "title": "Job", "type": "string", "required": True, "default": None},
     {"name": "files", "title": "Files", "type": "array[file]", "required": False, "default": None},
@@ -34,6 +40,9 @@ _JOB = [
 """Inputs in the form for a run of experts."""
 
 _WARNINGS = frozenset({"lossy", "loss", "note", "unread", "order", "not-selected"})
+_EMPTY = '"" for none'
+"""Phrase in the description of a text that may be empty."""
+
 _FIELD = re.compile(r"([A-Za-z_]\w*)([\w.\[\]]*): ")
 
 
@@ -50,6 +59,7 @@ def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
         "kind": "workflow" if content.format else "experts",
         "schemas": None if content.format else experts.schemas(content.data, file.path),
         "format": content.format_name,
+        "runs": content.format is None or content.format.runs,
         "version": file.version,
         "name": content.graph.name,
         "instructions": list(content.graph.instructions),
@@ -73,7 +83,10 @@ def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
 
 
 class Checked:
-    """Static check of a content, and its results for each node."""
+    """Static check of a content, and its results for each node.
+
+    The notes follow the issues of the check: what an imported file does differently here, and texts that are empty.
+    """
 
     def __init__(self, content: Content) -> None:
         self._graph = content.graph
@@ -83,11 +96,27 @@ class Checked:
         if content.format is not None:
             check = content.format.check
             issues = self._checker.issues if self._checker and check is check_nodes else check(content.graph)
-        self._issues = issues
+        self._issues = [*issues, *(each.issue for each in remarks_of(content.graph)), *self._empty_texts(issues)]
+        self._used_ports: dict[str, dict[int, str]] = {}
+        for edge in content.graph.edges:
+            self._used_ports.setdefault(edge.source, {}).setdefault(edge.port, edge.input or str(edge.port))
 
     def issues(self) -> list[dict[str, Any]]:
         """Return the issues, each with its node and its parameter."""
         return [issue_json(issue, self._graph) for issue in self._issues[:MOST_ISSUES]]
+
+    def _empty_texts(self, issues: Sequence[Issue]) -> Iterator[Issue]:
+        """Yield required texts and results that are empty, of nodes without other issues."""
+        faulty = {issue.where for issue in issues}
+        for spec in self._graph.nodes if self._runs else ():
+            kind, params = NODE_TYPES.get(spec.type), fields_of(spec.params)
+            if kind is None or spec.id in faulty:
+                continue
+            for name, field in kind.params_type.model_fields.items():
+                value = params.get(name)
+                is_empty = value == "" or (kind.ends and value == [])
+                if is_empty and field.is_required() and _EMPTY not in (field.description or ""):
+                    yield Issue("note", f"{name}: is empty", spec.id)
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes."""
@@ -103,11 +132,18 @@ class Checked:
             "title": title_of_node(spec),
             "parent": spec.parent or None,
             "params": plain(fields_of(spec.params)),
-            "ports": _port_labels(spec, list(known.ports) if known else [], self._graph),
+            "ports": self._ports(spec, list(known.ports) if known else []),
             "outputs": [{"name": name, "type": kind.value} for name, kind in outputs.items()],
-            "summary": summary_of(spec),
+            "summary": summary_of(spec, known),
             "position": position_of(spec),
         }
+
+    def _ports(self, spec: NodeSpec, declared: Sequence[str]) -> list[str]:
+        """Return the labels of ports, also of those that only edges name, so that each edge can be drawn."""
+        used = self._used_ports.get(spec.id, {})
+        labels = _port_labels(spec, declared, max(used, default=0))
+        most = min(max(used, default=0), MOST_PORTS - 1)
+        return [*labels, *(used.get(port, str(port)) for port in range(len(labels), most + 1 if most else 0))]
 
 
 def issue_json(issue: Issue, graph: NodeGraph) -> dict[str, Any]:
@@ -240,8 +276,12 @@ def _nested_value(extra: Any, key: str, depth: int = 3) -> Any:
     return None
 
 
-def summary_of(spec: NodeSpec) -> str:
-    """Return the content of a node in one line, for its card."""
+def summary_of(spec: NodeSpec, node: NodeOperator[Any] | None = None) -> str:
+    """Return the content of a node in one line, for its card.
+
+    Args:
+        node: The operator of the node; None if it has faults, or its type is unknown.
+    """
     params = fields_of(spec.params)
     match spec.type:
         case "start":
@@ -253,7 +293,7 @@ def summary_of(spec: NodeSpec) -> str:
         case experts.EXPERT | experts.LEADER:
             text = str(fields_of(params.get("profile")).get("desc") or "")
         case _:
-            text = _first_text(params)
+            text = _first_text(params) or _reads_text(spec, node) or _scalars_text(params)
     return " ".join(text.split())[:MAX_SUMMARY]
 
 
@@ -269,23 +309,33 @@ def _first_text(params: Mapping[str, Any]) -> str:
         value = params.get(name)
         if isinstance(value, str) and value.strip():
             return Text(value).renamed(lambda found: f"{found.node}.{found.variable}")
-    read = [f"{node}.{name}" for value in params.values() for name, node in _selectors(value)]
-    return f"reads {', '.join(dict.fromkeys(read))}" if read else ""
+    return ""
 
 
-def _selectors(value: Any) -> Iterator[list[str]]:
-    """Yield the variables in a parameter as it is written: ``[name, node id]``."""
-    if is_selector(value):
-        yield value
+def _scalars_text(params: Mapping[str, Any]) -> str:
+    """Return the numbers and switches among the parameters of a node."""
+    return ", ".join(f"{name}: {value}" for name, value in params.items() if isinstance(value, int | float))
+
+
+def _reads_text(spec: NodeSpec, node: NodeOperator[Any] | None) -> str:
+    """Return the variables that a node reads; of one with faults, those of the parameters that are valid."""
+    kind = NODE_TYPES.get(spec.type)
+    if node is not None:
+        found = node.references
+    elif kind is not None:
+        found = references_in(kind.params_type, readable(kind.params_type, spec.params))
     else:
-        for item in list_of(value):
-            yield from _selectors(item)
+        return ""
+    read = dict.fromkeys(str(each.selector) for each in found)
+    return f"reads {', '.join(read)}" if read else ""
 
 
-def _port_labels(spec: NodeSpec, ports: Sequence[str], graph: NodeGraph) -> list[str]:
-    """Return the labels of ports: titles of classes and answers, first conditions of cases.
+def _port_labels(spec: NodeSpec, ports: Sequence[str], left: int) -> list[str]:
+    """Return the labels of declared ports: titles of classes and answers, first conditions of cases.
 
-    The port for a timeout of a question, which is never taken, has a label only if an edge of the file leaves it.
+    Args:
+        left: Largest port of an edge. The port for a timeout of a question, which is never taken, has a label only if an
+            edge of the file leaves it.
     """
     params = fields_of(spec.params)
     if spec.type == experts.OPERATOR:
@@ -295,7 +345,6 @@ def _port_labels(spec: NodeSpec, ports: Sequence[str], graph: NodeGraph) -> list
         return [str(each)[:60] for each in classes]
     if spec.type == "human-input" and ports:
         titles = [str(title)[:60] for _, title in pairs_of(params.get("actions"))]
-        left = max((edge.port for edge in graph.edges if edge.source == spec.id), default=0)
         return [*titles, *(port.strip("_") for port in ports[len(titles) : left + 1])]
     if spec.type == "if-else":
         cases = list_of(params.get("cases"))

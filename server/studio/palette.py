@@ -12,6 +12,7 @@ from operad.flows.check import NodeType
 from operad.operators.conditions import OPERATORS, operators_of
 from operad.operators.node import summary
 from operad.operators.nodes import NODE_TYPES
+from operad.operators.variables import Accepts
 
 FAMILIES: Mapping[str, str] = {
     "start": "Flow", "end": "Flow", "answer": "Flow", "if-else": "Logic", "question-classifier": "Logic",
@@ -28,6 +29,9 @@ FAMILIES: Mapping[str, str] = {
 _TITLES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
     "http-request": "HTTP request", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
 
+_RESULTS = frozenset({"output_selector"})
+"""Parameters that name a variable of a node inside the container."""
+
 _TEMPLATES = frozenset({"code", "template"})
 _PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "prompt"})
 
@@ -43,6 +47,7 @@ def catalogue() -> tuple[dict[str, Any], ...]:
 
     Fields have hints for their editors: ``x-editor`` is ``prompt`` for a text with variables, ``code`` for a program,
     ``template`` for Jinja, ``variable`` for a variable of another node; ``x-advanced`` marks a field that is rarely set.
+    ``x-types`` are the types that a variable may have, and ``x-inside`` marks one of a node inside the container.
     ``x-operators`` of a condition lists its operators by the type of the variable.
     """
     return tuple(_entry(name, node_type) for name, node_type in NODE_TYPES.items())
@@ -67,6 +72,11 @@ def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
     for name, part in cast("dict[str, dict[str, Any]]", schema.get("properties", {})).items():
         if editor := _editor(node_type, name, part):
             part["x-editor"] = editor
+        field = node_type.params_type.model_fields[name]
+        if types := next((each.types for each in field.metadata if isinstance(each, Accepts)), ()):
+            part["x-types"] = [kind.value for kind in types]
+        if name in _RESULTS:
+            part["x-inside"] = True
         if name not in shown:
             part["x-advanced"] = True
     condition = cast("dict[str, dict[str, Any]]", schema.get("$defs", {})).get("Condition")

@@ -5,12 +5,13 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Awaitable, Callable, Mapping
+from html import escape
 from typing import Any, cast
 
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
 from operad.runtime.values.errors import OperadError, describe
@@ -35,7 +36,7 @@ def application(*routes: Route | Mount, handlers: Mapping[type[Exception], Error
 
 async def _http_error(request: Request, error: Exception) -> Response:
     http_error = cast("HTTPException", error)
-    return refusal(http_error.status_code, http_error.detail)
+    return refusal(http_error.status_code, http_error.detail, request)
 
 
 async def _conflict(request: Request, error: Exception) -> Response:
@@ -46,8 +47,15 @@ async def _internal_error(request: Request, error: Exception) -> Response:
     return refusal(500, describe(error))
 
 
-def refusal(status: int, text: str) -> Response:
-    """Return an error as JSON."""
+def refusal(status: int, text: str, request: Request | None = None) -> Response:
+    """Return an error as JSON, or as a page if a browser opens the address.
+
+    Args:
+        request: The request; None for JSON in any case.
+    """
+    if request is not None and "text/html" in request.headers.get("accept", ""):
+        page = f'<!doctype html>\n<html lang="en"><title>Operad</title><p>{escape(text)}</p></html>\n'
+        return HTMLResponse(page, status, {"content-security-policy": "default-src 'none'"})
     return JSONResponse({"error": text}, status)
 
 

@@ -102,7 +102,7 @@ def _outline(span: Span) -> dict[str, Any]:
     span_details = span.details
     if "progress" in span_details:
         outline["progress"] = span_details["progress"]
-    for name in ("error", "question"):
+    for name in ("error", "question", "fell_back"):
         if name in span_details:
             outline[name] = span_details[name][:MOST_OF_A_TEXT]
     if span.kind == "round":

@@ -200,9 +200,8 @@ class _Guard:
             return refusal(403, "this page is for this machine alone: open it as 127.0.0.1 or localhost")
         given = request.scope["path"].removeprefix("/").partition("/")[0]
         if not secrets.compare_digest(given.encode("utf-8", "replace"), self._token):
-            return refusal(
-                404, "the server was restarted, or the address lacks its token: open the address that it printed"
-            )
+            gone = "the server was restarted, or the address lacks its token: open the address that it printed"
+            return refusal(404, gone, request)
         origin = request.headers.get("origin")
         if request.method == "POST":
             if origin is not None and origin != f"http://{hosts[0]}":

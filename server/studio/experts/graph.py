@@ -183,7 +183,13 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
     links: dict[str, Any] = {"workflow": {"type": "array", "items": chain, "title": "Chains"}}
     if judges := _evaluator_choices(file):
         judge = {"title": "Evaluator", "enum": judges}
-        links["evaluator"] = {"type": "array", "items": judge, "title": "Evaluators", "default": []}
+        links["evaluator"] = {
+            "type": "array",
+            "items": judge,
+            "title": "Evaluators",
+            "default": [],
+            "uniqueItems": True,
+        }
     expert = {
         "type": "object",
         "properties": {"profile": profile, **links, "max_rounds": rounds},
@@ -202,13 +208,13 @@ def _leader_schema(profile: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _evaluator_choices(file: ExpertFile) -> list[str]:
-    """Return the operators that can be evaluators: first those in no chain, last those defined in place."""
+    """Return the operators that can be evaluators: those in no chain, then the evaluators."""
     experts = range(len(list_of(file.data["experts"])))
     judges = [name for number in experts for name in file.evaluators(number)]
     steps = {item.name for number in experts for chain in file.chains(number) for item in chain}
-    defined = [str(operator["name"]) for operator in _mappings(file.data, "operators")]
-    free = sorted((name for name in defined if name not in judges), key=lambda name: name in steps)
-    return [*dict.fromkeys([*free, *judges])]
+    defined = [operator for operator in _mappings(file.data, "operators") if "output_schema" not in operator]
+    free = [name for operator in defined if (name := str(operator["name"])) not in steps and name not in judges]
+    return list(dict.fromkeys([*free, *judges]))
 
 
 def _step_choices(file: ExpertFile) -> list[Any]:

@@ -50,6 +50,7 @@ const STATES = {
   retrying: { label: "waits to try again", shape: "M12.4 6A5 5 0 1 0 13 9M12.8 2.6V6H9.4", hollow: true },
   done: { label: "done", shape: "M3 8.5l3.3 3.3L13 4.8", hollow: true },
   failed: { label: "failed", shape: "M4 4l8 8M12 4l-8 8", hollow: true },
+  fell: { label: "failed; its fallback went on", shape: "M8 3v6M8 12.2v.6", hollow: true },
   stopped: { label: "stopped", shape: "M4 4h8v8H4z" },
   skipped: { label: "skipped", shape: "M3 4l4 4-4 4M9 4l4 4-4 4", hollow: true },
   cached: { label: "from the cache", shape: "M9 2L4 9h4l-1 5 5-7H8z" },

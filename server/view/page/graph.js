@@ -144,7 +144,7 @@ class GraphView {
     const { app } = this;
     const key = keyOf(path);
     const foldable = app.run.graphAt(path);
-    const parts = { icon: make("span.sign"), name: make("span.name", { dir: "auto", textContent: app.run.nameOf(path.at(-1)) }), how: make("span.how") };
+    const parts = { icon: make("span.sign"), name: make("span.name", { dir: "auto", textContent: app.run.nameOf(path.at(-1)), title: app.run.nameOf(path.at(-1)) }), how: make("span.how") };
     const card = make(
       `div.card${inner ? ".frame" : ""}${judge ? ".judge" : ""}`,
       { role: "button", tabIndex: -1, onclick: () => app.select(path), onfocus: () => this.focused(key) },
@@ -272,6 +272,7 @@ class GraphView {
       parts.push(`${count(items.filter((item) => item.end !== null && item.end <= time).length)} of ${count(span.progress[1])}`);
     } else if (span.progress && open) parts.push(`${count(span.progress[0])} of ${count(span.progress[1])}`);
     if (span.attempt > 1 && !open) parts.push(plural(span.attempt, "attempt"));
+    if (state === "fell") parts.unshift("failed");
     if (state === "reused" && parts.length < 2) parts.push(`round ${span.round}`); // the sign says so too
     return parts.join(" · ");
   }

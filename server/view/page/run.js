@@ -126,7 +126,7 @@ class Run {
 
   stateOf(span, time, asking) {
     if (time < span.start) return "waiting";
-    if (!isOpen(span, time)) return span.kind === "round" ? verdictState(span) : span.state;
+    if (!isOpen(span, time)) return span.kind === "round" ? verdictState(span) : span.fell_back && span.state === "done" ? "fell" : span.state;
     if (span.kind === "run" && !span.end && this.cut) return "cut";
     if (asking.has(span.id)) return "asking";
     if (this.children(span).some((each) => each.kind === "pause" && isOpen(each, time))) return "retrying";

@@ -3,6 +3,7 @@
 const ROW = 26;
 const AXIS = 28;
 const FOLD = 20; // the width of what folds a row, with some room
+const MOST_MEASURED = 2000;
 const MOST_IN_A_BAR = 200;
 
 class Timeline {
@@ -50,6 +51,8 @@ class Timeline {
       this.list = [];
       if (run.root) this.collect(run.root, 0);
       this.at = Math.min(this.at, Math.max(0, this.list.length - 1));
+      const longest = Math.max(0, ...this.list.slice(0, MOST_MEASURED).map(({ span, level }) => run.nameOf(span.name).length + 2 * level));
+      this.scroller.style.setProperty("--longest", String(longest));
     }
     this.paint();
   }

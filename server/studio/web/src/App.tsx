@@ -29,6 +29,10 @@ export function App(): ReactElement {
   useEffect(() => {
     return commands.follow();
   }, [commands]);
+  useEffect(() => {
+    window.addEventListener("hashchange", commands.visit);
+    return () => window.removeEventListener("hashchange", commands.visit);
+  }, [commands]);
   return (
     <>
       {open ? <Editor /> : first ? <main className="opening" aria-busy="true" /> : <><Banner /><Start /></>}

@@ -29,7 +29,7 @@ export function TopBar(): ReactElement | null {
     <header className="top">
       <button type="button" className="ghost" aria-label="All files" title="All files" onClick={() => commands.close()}><Icon name="back" /></button>
       {document.kind === "workflow" && <button type="button" className="ghost wide-only" aria-label="Node types" aria-pressed={palette} title="Node types" onClick={() => dispatch({ type: "palette", open: !palette })}><Icon name="panel" /></button>}
-      {document.kind === "experts" && <button type="button" className="ghost" aria-label="Add an operator" title="Add an operator, an evaluator, an expert or a leader  /" disabled={locked || document.readonly !== null} onClick={() => dispatch({ type: "dialog", dialog: adding(get()) })}><Icon name="plus" /></button>}
+      <button type="button" className={document.kind === "experts" ? "ghost" : "ghost narrow-only"} aria-label={document.kind === "experts" ? "Add an operator" : "Add a node"} title={`Add ${document.kind === "experts" ? "an operator, an evaluator, an expert or a leader" : "a node"}  /`} disabled={locked || document.readonly !== null} onClick={() => dispatch({ type: "dialog", dialog: adding(get()) })}><Icon name="plus" /></button>
       <h1 dir="auto" title={document.path}>{document.path}</h1>
       <span className="chip wide-only">{document.format}</span>
       <span className="status soft wide-only" role="status">{connected ? (saving ? "Saving…" : "Saved") : "Not connected"}</span>
@@ -44,7 +44,7 @@ export function TopBar(): ReactElement | null {
         <Tab which="chat" icon="chat" label="Chat" panel={panel} toggle={toggle} />
         <button type="button" className="tab" title="Export" onClick={() => dispatch({ type: "dialog", dialog: { kind: "export" } })}><Icon name="export" /> <span className="wide-only">Export</span></button>
       </div>
-      <button type="button" className={running ? "main running" : "main"} title="Run  Ctrl+Enter" aria-pressed={panel === "run"} onClick={() => toggle("run")}><Icon name="run" size={14} /> {running ? <><span className="wide-only">Running</span><span className="narrow-only">Run</span></> : "Run"}</button>
+      <button type="button" className={running ? "main running" : "main"} title={document.runs ? "Run  Ctrl+Enter" : `Cannot run: ${document.readonly}`} disabled={!document.runs} aria-pressed={panel === "run"} onClick={() => toggle("run")}><Icon name="run" size={14} /> {running ? <><span className="wide-only">Running</span><span className="narrow-only">Run</span></> : "Run"}</button>
       <ThemeButton className="wide-only" />
       <button type="button" className="ghost wide-only" aria-label="Keys" title="Keys  ?" onClick={() => dispatch({ type: "dialog", dialog: { kind: "help" } })}><Icon name="help" /></button>
     </header>

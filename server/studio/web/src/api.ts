@@ -64,6 +64,7 @@ export const api = {
   fixes: (path: string) =>
     answered<{ version: number; fixes: (string | null)[] }>(`data/fixes?path=${encodeURIComponent(path)}`),
   fix: (path: string, version: number, issue: number) => post<Document>("data/fix", { path, version, issue }),
+  draft: (path: string) => answered<Partial<ChatMessage>>(`data/chat?path=${encodeURIComponent(path)}`),
   acceptChat: (path: string) => post<Document>("data/chat/accept", { path }),
   undoChat: (path: string) => post<Document>("data/chat/undo", { path }),
   run: (body: Record<string, Json>) => post<{ run: string }>("data/run", body),

@@ -1,18 +1,19 @@
 // What the page does: each command asks the server and hands the answer to the store.
 
 import { type Document, type Exported, type Json, type Operation } from "./types";
-import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing } from "./operations";
+import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing, resulting } from "./operations";
 import { type Alignment, aligned } from "./align";
 import { grouping, ungroupable } from "./group";
 import { type Layout } from "./layout";
-import type { Panel, Positions, Theme } from "./state";
-import { AROUND, GAP_X, type Point, WIDTH, besideOf, overlapping, placed } from "./place";
+import type { ChatLine, ChatState, Panel, Positions, Theme } from "./state";
+import { AROUND, GAP_X, type Point, WIDTH, besideOf, clearOf, overlapping, placed } from "./place";
 import type { Store } from "./store";
 import { Refused, api, chat, followChanges, followRun } from "./api";
 import { started } from "./run";
 import { remembered, remember } from "./remember";
 import { createTurns } from "./turns";
-import { keepUnsent, takeUnsent } from "./unsent";
+import { pathNamed } from "./address";
+import { keep, keepUnsent, kept, takeUnsent } from "./unsent";
 import { overlayOf } from "./changes";
 
 /**
@@ -20,6 +21,10 @@ import { overlayOf } from "./changes";
  * runs answers in time; one that begins with the page needs some 300 ms, which nobody should wait for.
  */
 const PATIENCE = 80;
+
+const PROPOSED = "Proposed by the chat";
+
+const addressOf = (path: string): string => `#file=${encodeURIComponent(path)}`;
 
 const after = (milliseconds: number): Promise<null> => new Promise((done) => setTimeout(() => done(null), milliseconds));
 
@@ -50,6 +55,16 @@ export function createCommands(store: Store, layout: Layout) {
     if (document) remember(document, positions);
   };
 
+  const tell = (line: ChatLine): void => dispatch({ type: "chat", line });
+
+  let keptChat: ChatState | null = null;
+  store.listen(() => {
+    const { chat: now, document } = store.get();
+    if (!document || now === keptChat) return;
+    keptChat = now;
+    keep("chat", document.path, now);
+  });
+
   const commands = {
     say,
 
@@ -71,6 +86,8 @@ export function createCommands(store: Store, layout: Layout) {
       const document = await quietly(() => asked ?? api.open(path));
       if (!document) {
         dispatch({ type: "opening", path: null });
+        const shown = store.get().document;
+        history.replaceState(null, "", shown ? addressOf(shown.path) : location.pathname);
         void commands.files();
         return;
       }
@@ -80,9 +97,12 @@ export function createCommands(store: Store, layout: Layout) {
       const laying = strange > document.nodes.length / 2 ? layout(document).catch(() => null) : null;
       const inTime = laying && (await Promise.race([laying, after(PATIENCE)]));
       const positions = inTime ?? placed(document, known);
-      dispatch({ type: "opened", document, positions });
+      const said = kept<ChatState>("chat", path);
+      dispatch({ type: "opened", document, positions, chat: said && { ...said, busy: false } });
       dispatch({ type: "panel", panel: null });
-      location.hash = `file=${encodeURIComponent(path)}`;
+      if (said?.busy) tell({ who: "error", text: "The page was left before the answer came. Say it again." });
+      if (said) void commands.restoreDraft();
+      if (pathNamed() !== path) history.pushState(null, "", addressOf(path));
       const unsent = takeUnsent(path);
       if (unsent.length) void commands.edit(unsent);
       if (!laying || inTime) return;
@@ -102,14 +122,23 @@ export function createCommands(store: Store, layout: Layout) {
       chatting?.abort();
       stopRun?.();
       dispatch({ type: "closed" });
-      history.replaceState(null, "", location.pathname);
+      if (pathNamed() !== null) history.pushState(null, "", location.pathname);
       void commands.files();
+    },
+
+    /** Show what the address names, after the browser went back or forth. */
+    visit(): void {
+      const path = pathNamed();
+      const shown = store.get().document?.path ?? null;
+      if (path === shown) return;
+      if (path === null) commands.close();
+      else void commands.open(path);
     },
 
     // Edits
 
     /** Apply operations; a function gets the document as it is when their turn comes. */
-    edit: (given: Operation[] | ((document: Document) => Operation[]), at: () => Positions = () => ({})) => {
+    edit: (given: Operation[] | ((document: Document) => Operation[]), at: (document: Document) => Positions = () => ({})) => {
       const open = store.get().document;
       if (open && tooLate()) {
         keepUnsent(open.path, typeof given === "function" ? given(open) : given);
@@ -129,7 +158,7 @@ export function createCommands(store: Store, layout: Layout) {
           document = await api.apply(before.path, error.document.version, operationsFor(error.document));
           say("The workflow was changed elsewhere; your change was applied to the newest version.");
         }
-        dispatch({ type: "document", document, at: at() });
+        dispatch({ type: "document", document, at: at(document) });
         keepPositions();
         return document;
       });
@@ -160,6 +189,7 @@ export function createCommands(store: Store, layout: Layout) {
       }, () => at);
       if (!done?.nodes.some((node) => node.id === made)) return undefined;
       commands.select([made]);
+      void commands.edit((document) => resulting(document, made));
       return made;
     },
 
@@ -200,16 +230,17 @@ export function createCommands(store: Store, layout: Layout) {
     async pasted(from: Copied): Promise<void> {
       const at: Record<string, Point> = {};
       let made: string[] = [];
+      const copiedIds = new Set(from.nodes.map((node) => node.id));
       const done = await commands.edit((document) => {
         const { ids, operations } = pasting(document, from);
         const { positions } = store.get();
         for (const [old, id] of ids) {
           const known = positions[old];
-          if (known) at[id] = { x: known.x + 40, y: known.y + 60 };
+          if (known) at[id] = copiedIds.has(from.nodes.find((node) => node.id === old)?.parent ?? "") ? known : { x: known.x + 40, y: known.y + 60 };
         }
         made = [...ids.values()];
         return operations;
-      }, () => at);
+      }, (now) => clearOf(now, store.get().positions, at));
       if (done) commands.select(made);
     },
 
@@ -287,7 +318,7 @@ export function createCommands(store: Store, layout: Layout) {
     /** Say something in the chat; or build the plan that it shows, with answers to its questions. */
     async chat(text: string, { plan = false, answers }: { plan?: boolean; answers?: readonly string[] } = {}): Promise<void> {
       const { path, version } = current();
-      if (text) dispatch({ type: "chat", line: { who: "person", text } });
+      if (text) tell({ who: "person", text });
       dispatch({ type: "chatting", busy: true });
       chatting = new AbortController();
       try {
@@ -299,13 +330,13 @@ export function createCommands(store: Store, layout: Layout) {
             dispatch({ type: "planned", plan: { lines: message.lines ?? [], questions: message.questions ?? [] } });
           } else if (message.kind === "draft" && message.document && message.changes && document) {
             dispatch({ type: "planned", plan: null });
-            dispatch({ type: "overlay", overlay: overlayOf("draft", "Proposed by the chat", message.changes, document, message.document) });
+            dispatch({ type: "overlay", overlay: overlayOf("draft", PROPOSED, message.changes, document, message.document) });
           } else if (message.kind !== "done" && message.kind !== "draft") {
-            dispatch({ type: "chat", line: { who: message.kind, text: message.text ?? "", ok: message.ok } });
+            tell({ who: message.kind, text: message.text ?? "", ok: message.ok });
           }
         }, chatting.signal);
       } catch (error) {
-        if (error instanceof Refused) dispatch({ type: "chat", line: { who: "error", text: error.message } });
+        if (error instanceof Refused) tell({ who: "error", text: error.message });
         else refused(error);
       } finally {
         dispatch({ type: "chatting", busy: false });
@@ -317,6 +348,16 @@ export function createCommands(store: Store, layout: Layout) {
       }
     },
 
+    /** Draw the draft that was shown before the page was reloaded. */
+    restoreDraft: () =>
+      quietly(async () => {
+        const document = current();
+        const draft = await api.draft(document.path);
+        if (!draft.document || !draft.changes || store.get().document?.version !== document.version) return;
+        dispatch({ type: "overlay", overlay: overlayOf("draft", PROPOSED, draft.changes, document, draft.document) });
+        dispatch({ type: "panel", panel: "chat" });
+      }),
+
     stopChat: () => chatting?.abort(),
 
     dropPlan: () => dispatch({ type: "planned", plan: null }),
@@ -324,14 +365,14 @@ export function createCommands(store: Store, layout: Layout) {
     async acceptChat(): Promise<void> {
       if (!(await changing(({ path }) => api.acceptChat(path)))) return;
       dispatch({ type: "planned", plan: null });
-      dispatch({ type: "chat", line: { who: "answer", text: "Changes accepted." } });
+      tell({ who: "answer", text: "Changes accepted." });
       keepPositions();
     },
 
     async undoChat(): Promise<void> {
       if (!(await changing(({ path }) => api.undoChat(path)))) return;
       dispatch({ type: "planned", plan: null });
-      dispatch({ type: "chat", line: { who: "answer", text: "Changes undone." } });
+      tell({ who: "answer", text: "Changes undone." });
     },
 
     closeOverlay: () => dispatch({ type: "overlay", overlay: null }),

@@ -1,5 +1,6 @@
 // The entry: asks for the document that the address names, and loads the page meanwhile.
 
+import { pathNamed } from "./address";
 import { api } from "./api";
 import { createLayout } from "./layout";
 import "@xyflow/react/dist/base.css";
@@ -10,8 +11,7 @@ import "./style/canvas.css";
 import "./style/panels.css";
 import "./style/start.css";
 
-const named = /^#file=(.+)$/.exec(location.hash)?.[1];
-const path = named ? decodeURIComponent(named) : null;
+const path = pathNamed();
 const opening = path ? { path, document: api.open(path) } : null;
 opening?.document.catch(() => undefined); // told once the page is there
 const layout = createLayout();

@@ -46,7 +46,7 @@ export function added(
   const before = document.nodes.find((node) => node.id === (edge?.source ?? options.source));
   const inside = options.inside ?? before?.parent ?? "";
   const id = type === "conversation" ? "conversation" : (freeIds(document, inside)[0] ?? "1");
-  const params = startingParams(document, types.get(type), before?.id);
+  const params = startingParams(document, types.get(type), id, before);
   const operations: Operation[] = edge
     ? [{ op: "insert_between", source: edge.source, target: edge.target, port: edge.port, id, type, params }]
     : [{ op: "add_node", id, type, params, inside }];
@@ -104,16 +104,18 @@ function between(document: Document, positions: Readonly<Record<string, Point>>,
   return from && to && size ? { x: Math.max(from.x + size.width + GAP_X, (from.x + to.x) / 2), y: (from.y + to.y) / 2 + 96 } : undefined;
 }
 
-/** Parameters that a new node needs, empty; a variable it must read is the first output of the node before it. */
-function startingParams(document: Document, type: NodeType | undefined, source?: string): Fields {
+/** The variable of an iteration inside of it: what an item comes to as long as nothing else is chosen. */
+const ITEM = "item";
+
+/** Parameters that a new node needs, empty; a variable it must read is the nearest one before it of a type that fits. */
+function startingParams(document: Document, type: NodeType | undefined, id: string, before?: NodeDocument): Fields {
   const params: Fields = {};
   const schema = type?.schema;
-  const before = document.nodes.find((node) => node.id === source);
   for (const name of schema?.required ?? []) {
     const field = resolved(schema?.properties?.[name], schema);
-    const output = before?.outputs[0];
     if (isSelector(field)) {
-      if (output && before) params[name] = [output.name, before.id];
+      const found = field?.["x-inside"] ? [ITEM, id] : nearest(document, before, field?.["x-types"]);
+      if (found) params[name] = found;
     } else if (field?.default !== undefined) params[name] = field.default;
     else if (field?.enum) params[name] = field.enum[0] ?? "";
     else if (field?.type === "string") params[name] = "";
@@ -122,6 +124,29 @@ function startingParams(document: Document, type: NodeType | undefined, source?:
     else if (field?.type === "object") params[name] = {};
   }
   return params;
+}
+
+/** The first variable of a type, of a node or of those before it, the nearest first. */
+function nearest(document: Document, before: NodeDocument | undefined, types: readonly string[] | undefined): string[] | null {
+  const found = new Set(before ? [before.id] : []);
+  for (const id of found) {
+    const output = document.nodes.find((node) => node.id === id)?.outputs.find((each) => types?.includes(each.type) ?? true);
+    if (output) return [output.name, id];
+    for (const edge of document.edges) if (edge.target === id) found.add(edge.source);
+  }
+  return null;
+}
+
+/** Let an iteration that gives back its items give the result of the first node that is put into it. */
+export function resulting(document: Document, id: string): Operation[] {
+  const node = document.nodes.find((each) => each.id === id);
+  const around = document.nodes.find((each) => each.id === node?.parent);
+  const output = node?.outputs[0];
+  if (!around || !output) return [];
+  const given = JSON.stringify([ITEM, around.id]);
+  return Object.entries(around.params)
+    .filter(([, value]) => JSON.stringify(value) === given)
+    .map(([path]) => ({ op: "set", node: around.id, path, value: [output.name, id] }));
 }
 
 /** The least items of a list: those of the example, where they read no other node, or empty ones. */

@@ -116,6 +116,31 @@ function freePlace(boxes: readonly Box[], before: readonly string[], after: read
   return place;
 }
 
+/** Places for new nodes, moved down together until they cover no other. */
+export function clearOf(document: Document, positions: Readonly<Record<string, Point>>, at: Readonly<Record<string, Point>>): Record<string, Point> {
+  const measured = sizes(document, { ...positions, ...at });
+  const boxOf = (id: string, place: Point): Box => ({ id, ...place, ...(measured.get(id) ?? { width: 0, height: 0 }) });
+  let by = 0;
+  const hit = (): number | undefined => {
+    for (const node of document.nodes) {
+      const own = at[node.id];
+      if (!own) continue;
+      const box = boxOf(node.id, { x: own.x, y: own.y + by });
+      const other = document.nodes.find((each) => {
+        const place = at[each.id] || each.parent !== node.parent ? undefined : positions[each.id];
+        return place && covers(box, boxOf(each.id, place));
+      });
+      if (other) return by + (positions[other.id]?.y ?? 0) + (measured.get(other.id)?.height ?? 0) + GAP_Y - box.y;
+    }
+    return undefined;
+  };
+  for (let next = hit(); next !== undefined; next = hit()) by = next;
+  return Object.fromEntries(Object.entries(at).map(([id, place]) => [id, { x: place.x, y: place.y + by }]));
+}
+
+const covers = (one: Box, other: Box): boolean =>
+  one.x < other.x + other.width && other.x < one.x + one.width && one.y < other.y + other.height && other.y < one.y + one.height;
+
 /** Places right of a container for the nodes that it covers, and for those right of them. */
 export function besideOf(document: Document, positions: Readonly<Record<string, Point>>, id: string): Record<string, Point> {
   const measured = sizes(document, positions);
@@ -123,7 +148,7 @@ export function besideOf(document: Document, positions: Readonly<Record<string, 
   const own = boxOf(id);
   const parent = document.nodes.find((node) => node.id === id)?.parent ?? "";
   const others = document.nodes.filter((node) => node.id !== id && (node.parent ?? "") === parent).map((node) => boxOf(node.id));
-  const covered = others.filter((box) => box.x < own.x + own.width && own.x < box.x + box.width && box.y < own.y + own.height && own.y < box.y + box.height);
+  const covered = others.filter((box) => covers(own, box));
   if (!covered.length) return {};
   const first = Math.min(...covered.map((box) => box.x));
   const by = own.x + own.width + GAP_X - first;
@@ -135,10 +160,8 @@ export function overlapping(document: Document): boolean {
   const positions = Object.fromEntries(document.nodes.flatMap(({ id, position }) => (position ? [[id, position]] : [])));
   const measured = sizes(document, positions);
   return [...childrenOf(document).values()].some((siblings) => {
-    const boxes = siblings.flatMap(({ id, position }) => (position ? [{ ...position, ...(measured.get(id) ?? { width: 0, height: 0 }) }] : []));
-    return boxes.some((one, at) =>
-      boxes.slice(at + 1).some((other) =>
-        one.x < other.x + other.width && other.x < one.x + one.width && one.y < other.y + other.height && other.y < one.y + one.height));
+    const boxes = siblings.flatMap(({ id, position }): Box[] => (position ? [{ id, ...position, ...(measured.get(id) ?? { width: 0, height: 0 }) }] : []));
+    return boxes.some((one, at) => boxes.slice(at + 1).some((other) => covers(one, other)));
   });
 }
 

@@ -83,10 +83,10 @@ function nodeRuns(
     const asking = questions.some((question) => question.node === span.name);
     const open = span.end === null;
     found[span.name] = {
-      state: open ? (ended ? "stopped" : asking ? "asking" : "running") : span.state,
+      state: open ? (ended ? "stopped" : asking ? "asking" : "running") : span.fell_back ? "fell" : span.state,
       seconds: span.end === null ? null : span.end - span.start,
       times: (found[span.name]?.times ?? 0) + 1,
-      error: span.error ?? "",
+      error: span.error ?? span.fell_back ?? "",
       progress: span.progress ?? "",
       ...NO_LESSON,
     };
@@ -136,6 +136,7 @@ export function duration(seconds: number): string {
 const WORDS: Record<string, string> = {
   done: "done", running: "running", failed: "failed", asking: "waits for an answer", skipped: "skipped", waiting: "waiting",
   retrying: "retries", stopped: "stopped", cached: "from the cache", kept: "reused", reused: "reused", cancelled: "cancelled",
+  fell: "failed, went on", stale: "changed since",
 };
 
 export const stateInWords = (state: string): string => WORDS[state] ?? state;

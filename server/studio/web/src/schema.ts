@@ -20,7 +20,7 @@ export type Kind =
   | { kind: "number"; integer: boolean; minimum?: number; maximum?: number }
   | { kind: "text" }
   | { kind: "long"; language: "prompt" | "template" | "code" }
-  | { kind: "list"; item: Schema }
+  | { kind: "list"; item: Schema; unique: boolean }
   | { kind: "tuple"; items: Schema[]; least: number }
   | { kind: "object"; fields: [string, Schema][] }
   | { kind: "optional"; of: Schema }
@@ -57,7 +57,7 @@ export function kindOf(given: Schema | undefined, root: Schema, name = ""): Kind
       return schema.description?.includes("{{#") || LONG.has(name) ? { kind: "long", language: "prompt" } : { kind: "text" };
     }
     case "array":
-      return schema.items ? { kind: "list", item: schema.items } : { kind: "json" };
+      return schema.items ? { kind: "list", item: schema.items, unique: schema.uniqueItems === true } : { kind: "json" };
     case "object":
       return schema.properties ? { kind: "object", fields: Object.entries(schema.properties) } : { kind: "json" };
     default:

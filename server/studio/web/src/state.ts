@@ -14,7 +14,7 @@ export interface Selection {
 }
 
 export type Dialog =
-  | { kind: "palette"; at?: Point; source?: string; port?: number; edge?: string }
+  | { kind: "palette"; at?: Point; source?: string; port?: number; edge?: string; part?: "evaluator" }
   | { kind: "connect"; source: string }
   | { kind: "rename"; node: string }
   | { kind: "export" }
@@ -40,6 +40,14 @@ export interface ChatPlan {
   questions: readonly PlanQuestion[];
 }
 
+export interface ChatState {
+  lines: readonly ChatLine[];
+  busy: boolean;
+  plan: ChatPlan | null;
+}
+
+const SILENT: ChatState = { lines: [], busy: false, plan: null };
+
 export interface Toast {
   kind: "info" | "error";
   text: string;
@@ -59,8 +67,12 @@ export interface State {
   palette: boolean;
   dialog: Dialog | null;
   overlay: Overlay | null;
-  chat: { lines: readonly ChatLine[]; busy: boolean; plan: ChatPlan | null };
+  chat: ChatState;
   run: RunState | null;
+  /** What the nodes were when the run began. */
+  ran: Contents;
+  /** The nodes that were changed since. */
+  stale: ReadonlySet<string>;
   /** What the run form holds. */
   inputs: Fields;
   toast: Toast | null;
@@ -71,6 +83,18 @@ export interface State {
   gone: string;
   theme: Theme;
 }
+
+/** What a run depends on, by node. */
+export type Contents = Readonly<Record<string, string>>;
+
+const contentsOf = (document: Document | null): Contents => {
+  const before: Record<string, string[]> = {};
+  for (const edge of document?.edges ?? []) (before[edge.target] ??= []).push(`${edge.source}:${edge.port}`);
+  return Object.fromEntries((document?.nodes ?? []).map((node) => [node.id, JSON.stringify([node.type, node.params, node.parent, before[node.id]])]));
+};
+
+const staleIn = (document: Document, ran: Contents): ReadonlySet<string> =>
+  new Set(Object.entries(contentsOf(document)).filter(([id, content]) => ran[id] !== content).map(([id]) => id));
 
 export const NOTHING: Selection = { nodes: [], edges: [] };
 
@@ -86,8 +110,10 @@ export const initialState = (theme: Theme): State => ({
   palette: true,
   dialog: null,
   overlay: null,
-  chat: { lines: [], busy: false, plan: null },
+  chat: SILENT,
   run: null,
+  ran: {},
+  stale: new Set(),
   inputs: {},
   toast: null,
   opening: null,
@@ -101,7 +127,7 @@ export type Action =
   | { type: "files"; files: Files }
   | { type: "catalogue"; types: NodeType[] }
   | { type: "opening"; path: string | null }
-  | { type: "opened"; document: Document; positions: Positions }
+  | { type: "opened"; document: Document; positions: Positions; chat: ChatState | null }
   | { type: "closed" }
   | { type: "document"; document: Document; at?: Positions }
   | { type: "disk"; disk: Document["disk"] }
@@ -138,7 +164,7 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false, plan: null }, dialog: null, toast: null,
+        overlay: null, run: null, inputs: {}, chat: action.chat ?? SILENT, dialog: null, toast: null,
       };
     case "closed":
       return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
@@ -176,7 +202,7 @@ export function reduce(state: State, action: Action): State {
     case "input":
       return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
     case "run":
-      return { ...state, run: action.run };
+      return { ...state, run: action.run, ran: contentsOf(state.document), stale: new Set() };
     case "picture":
       return state.run?.id === action.run ? { ...state, run: merged(state.run, action.picture) } : state;
     case "running":
@@ -209,6 +235,7 @@ function withDocument(state: State, document: Document, at: Positions): State {
   return {
     ...state,
     document: now,
+    stale: state.run ? staleIn(now, state.ran) : state.stale,
     overlay: null,
     positions: placed(now, { ...state.positions, ...at }),
     selection: {

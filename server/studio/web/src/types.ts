@@ -52,11 +52,16 @@ export interface Schema {
   prefixItems?: Schema[];
   minItems?: number;
   maxItems?: number;
+  uniqueItems?: boolean;
   minimum?: number;
   maximum?: number;
   /** The editor of a field: "prompt", "template", "code" or "variable". */
   "x-editor"?: string;
   "x-advanced"?: boolean;
+  /** Of a variable, the types that it may have. */
+  "x-types"?: string[];
+  /** A variable of a node inside the container. */
+  "x-inside"?: boolean;
   /** Of a condition, the operators by the type of its variable. */
   "x-operators"?: Record<string, string[]>;
 }
@@ -125,6 +130,8 @@ export interface Document {
   path: string;
   format: string;
   kind: "workflow" | "experts";
+  /** Whether it can run here; `readonly` says why not. */
+  runs: boolean;
   /** Of experts, the forms of their parts, by type. */
   schemas?: Record<string, Schema>;
   version: number;
@@ -199,6 +206,8 @@ export interface Span {
   end: number | null;
   state: string;
   error?: string;
+  /** The error of the last attempt, whose fallback went on. */
+  fell_back?: string;
   progress?: string;
 }
 

@@ -79,8 +79,14 @@ def test_tools_chains_and_the_evaluator_are_chosen_by_name(studio):
         {"enum": ["search", "count"]},
         {"enum": ["look_up"]},
     )
-    judges = {"title": "Evaluator", "enum": ["style", "strict", "facts", "check", "judge"]}  # those of no chain first
-    assert expert["evaluator"] == {"type": "array", "items": judges, "title": "Evaluators", "default": []}
+    judges = {"title": "Evaluator", "enum": ["style", "strict", "judge"]}  # an operator of a chain would be refused
+    assert expert["evaluator"] == {
+        "type": "array",
+        "items": judges,
+        "title": "Evaluators",
+        "default": [],
+        "uniqueItems": True,
+    }
     document = studio.apply(
         document,
         {"op": "set", "node": "facts", "path": "tools", "value": ["count", "search"]},
@@ -111,7 +117,7 @@ def test_operators_and_evaluators_that_are_written_in_place_are_chosen_by_name(s
     )
     document = studio.open("inline.yaml")
     expert = document["schemas"]["expert"]["properties"]
-    assert expert["evaluator"]["items"]["enum"] == ["one", "evaluator"]
+    assert expert["evaluator"]["items"]["enum"] == ["evaluator"]
     assert document["nodes"][0]["params"]["evaluator"] == ["evaluator"]
     assert document["nodes"][0]["params"]["workflow"] == [["one", "step-3"]]
     assert expert["workflow"]["items"]["items"]["enum"] == ["one", "step-3"]

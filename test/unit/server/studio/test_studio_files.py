@@ -5,6 +5,7 @@ import threading
 from pathlib import Path
 
 import pytest
+import yaml
 from studios import FIVE
 
 from operad.operators.nodes.models import LLM
@@ -270,6 +271,17 @@ def test_nodes_of_dify_have_the_titles_and_places_that_they_have_there(studio, r
     ]
 
 
+def test_what_an_imported_file_does_differently_here_is_listed_behind_the_issues(studio, request):
+    source = request.config.rootpath / "test" / "unit" / "data" / "dify_cases" / "fail-branch-code-fails.yml"
+    root = yaml.safe_load(source.read_text())
+    root["workflow"]["graph"]["nodes"][1]["data"]["strange"] = True
+    (studio.folder / "flow.yml").write_text(yaml.safe_dump(root))
+    told = [each for each in studio.open("flow.yml")["issues"] if "strange" in each["what"]]
+    assert [(each["node"], each["severity"]) for each in told] == [
+        (studio.open("flow.yml")["nodes"][1]["id"], "warning")
+    ]
+
+
 def test_a_workflow_of_comfyui_is_shown_and_not_changed(studio):
     graph = {
         "1": {"class_type": "LoadImage", "inputs": {}},
@@ -334,6 +346,16 @@ nodes:
 def test_a_question_has_a_port_for_a_timeout_only_where_an_edge_leaves_it(studio, port, labels):
     (studio.folder / "asks.yaml").write_text(ASKS.replace("PORT", port))
     assert studio.open("asks.yaml")["nodes"][1]["ports"] == labels
+
+
+def test_a_list_of_two_texts_is_not_taken_for_a_variable_that_is_read(studio):
+    (studio.folder / "two.yaml").write_text(
+        "workflow: two\nnodes:\n  1: {type: start, after: [], variables: [[letter, string]]}\n"
+        "  2: {type: question-classifier, after: 1, query_selector: [letter, '1'], classes: [billing, technical]}\n"
+        "  3: {type: answer, after: [{2: 0}, {2: 1}], answer: ''}\n"
+    )
+    summaries = {each["id"]: each["summary"] for each in studio.open("two.yaml")["nodes"]}
+    assert "technical.billing" not in summaries["2"]
 
 
 def test_variables_of_an_unfinished_node_can_be_read(studio):

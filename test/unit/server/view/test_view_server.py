@@ -401,6 +401,14 @@ def test_without_the_token_there_is_nothing(file_page, path):
         assert get(f"http://{address.netloc}/{token}/data/picture").status_code == 404
 
 
+def test_a_browser_without_the_token_gets_a_page(file_page):
+    address = urlsplit(file_page())
+    answer = get(f"http://{address.netloc}/old<b>/", headers={"accept": "text/html,*/*;q=0.8"})
+    assert (answer.status_code, answer.headers["content-type"]) == (404, "text/html; charset=utf-8")
+    assert "the server was restarted" in answer.text
+    assert "default-src" in answer.headers["content-security-policy"]
+
+
 def test_an_address_without_its_last_slash_leads_to_the_page(file_page):
     url = file_page()
     answer = get(url.rstrip("/"))

@@ -4,7 +4,7 @@ import {
   Background, BackgroundVariant, type Connection, type FinalConnectionState, MiniMap, type NodeChange, type EdgeChange, ReactFlow,
   SelectionMode, applyNodeChanges, getViewportForBounds, useConnection, useReactFlow, useStore as useFlow,
 } from "@xyflow/react";
-import { type DragEvent, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
+import { type CSSProperties, type DragEvent, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Icon } from "../icons";
 import { absolute, sizes } from "../place";
 import { shownDocument } from "../state";
@@ -22,7 +22,13 @@ const LABELS = {
 };
 
 /** The zoom at which cards can be read: a larger graph is shown from its beginning. */
-const READABLE = 0.35;
+const READABLE = 0.33;
+
+/** Below this zoom, cards show their titles alone, in letters that are the larger the smaller the cards. */
+const FAR = 0.62;
+
+/** Pixels of these letters on the screen; on a card, the most, and the most beside which states have room. */
+const LETTERS = { seen: 11.5, most: 32, beside: 21 };
 
 /** The room between a node that is gone to and the edge of the canvas. */
 const EDGE = 28;
@@ -223,10 +229,12 @@ export function Canvas(): ReactElement | null {
     void commands.add(type, { at: { x: Math.round(at.x), y: Math.round(at.y) }, inside });
   };
 
+  const letters = useFlow(({ transform: [, , zoom] }) => (zoom < FAR ? Math.min(LETTERS.most, Math.round(LETTERS.seen / zoom)) : 0));
   if (!document_) return null;
   return (
     <section
-      className="canvas"
+      className={["canvas", letters > 0 && "far", letters > LETTERS.beside && "farther"].filter(Boolean).join(" ")}
+      style={{ "--letters": `${letters}px` } as CSSProperties}
       aria-label="Canvas"
       aria-busy={laying}
       tabIndex={-1}

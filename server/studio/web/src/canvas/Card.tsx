@@ -19,7 +19,8 @@ function CardOf({ data, selected }: NodeProps<CardNode>): ReactElement {
   const run = useStudio((state) => (state.overlay ? undefined : state.run?.nodes[node.id]));
   const running = useStudio((state) => state.run !== null && !state.run.ended && !state.overlay);
   const typeTitle = useStudio((state) => state.catalogue.get(node.type)?.title ?? node.type);
-  const state = run?.state ?? (running ? "waiting" : "");
+  const stale = useStudio((state) => state.stale.has(node.id)) && run !== undefined && !AT_WORK.has(run.state);
+  const state = stale ? "stale" : run?.state ?? (running ? "waiting" : "");
   const fixed = TEAM.has(node.type);
   const classes = ["card", selected && "selected", container && "container", mark && `mark-${mark}`, state && `is-${state}`, run?.blamed && "is-blamed"];
   return (
@@ -31,7 +32,7 @@ function CardOf({ data, selected }: NodeProps<CardNode>): ReactElement {
           <span className="card-title" dir="auto">{node.title || typeTitle}</span>
           <span className="card-line">
             <span className="card-type">{node.title === node.id || typeTitle === node.id ? typeTitle : typeTitle === node.title ? `#${node.id}` : `${typeTitle} · ${node.id}`}</span>
-            {run && <RunMark state={run.state} seconds={run.seconds} times={run.times} error={run.error} />}
+            {run && <RunMark state={state} seconds={run.seconds} times={run.times} error={stale ? "" : run.error} />}
             {run && run.blamed > 0 && <span className="card-mark blamed" title={run.lesson}>blamed</span>}
             {run?.again && <span className="card-mark again">again</span>}
             {mark && <span className={`card-mark ${mark}`}>{mark}</span>}
@@ -59,6 +60,9 @@ function CardOf({ data, selected }: NodeProps<CardNode>): ReactElement {
 }
 
 export const Card = memo(CardOf);
+
+/** States of nodes that have not ended. */
+const AT_WORK = new Set(["running", "asking", "retrying", "waiting"]);
 
 /** States whose duration says something. */
 const TIMED = new Set(["done", "failed", "stopped", "cancelled"]);

@@ -47,6 +47,7 @@ export function pageKey(event: KeyboardEvent, store: Store, commands: Commands, 
   if (control && key === "Enter") {
     const form = event.target instanceof Element ? event.target.closest<HTMLFormElement>(".run form") : null;
     if (form) form.requestSubmit();
+    else if (!state.document.runs) commands.say(`Cannot run: ${state.document.readonly}`, "error");
     else openPanel("run", ".run form", commands);
     return true;
   }

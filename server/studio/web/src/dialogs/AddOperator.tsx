@@ -16,9 +16,9 @@ export function AddOperator({ dialog }: { dialog: Extract<Which, { kind: "palett
   const experts = document?.nodes.filter((node) => node.type === "expert") ?? [];
   const within = before?.type === "expert" ? before.id : before?.parent;
   const after = before?.type === "operator" ? before : undefined;
-  const [kind, setKind] = useState("operator");
+  const [kind, setKind] = useState(dialog.part ?? "operator");
   const [expert, setExpert] = useState(within ?? experts[0]?.id ?? "");
-  const [name, setName] = useState(() => (document ? freeName(document, "operator") : ""));
+  const [name, setName] = useState(() => (document ? freeName(document, dialog.part ?? "operator") : ""));
   const [instruction, setInstruction] = useState("");
   const [desc, setDesc] = useState("");
   const [first, setFirst] = useState(() => (document ? freeName(document, "operator") : ""));

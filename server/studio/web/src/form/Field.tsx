@@ -70,7 +70,7 @@ export function Control({ schema, value, label, name = "", change }: FieldProps)
     case "long":
       return <LongField language={kind.language} value={textOf(value)} label={label} change={change} />;
     case "list":
-      return <ListField item={kind.item} value={value} label={label} change={change} />;
+      return <ListField item={kind.item} unique={kind.unique} value={value} label={label} change={change} />;
     case "tuple":
       return <TupleField items={kind.items} least={kind.least} value={value} label={label} change={change} />;
     case "object":
@@ -137,9 +137,11 @@ function SelectorField({ value, label, change }: { value: Json | undefined; labe
   );
 }
 
-function ListField({ item, value, label, change }: { item: Schema; value: Json | undefined; label: string; change: FieldProps["change"] }): ReactElement {
+function ListField({ item: given, unique, value, label, change }: { item: Schema; unique: boolean; value: Json | undefined; label: string; change: FieldProps["change"] }): ReactElement {
   const { root, locked } = useContext(Form);
   const rows = Array.isArray(value) ? value : [];
+  const free = unique ? given.enum?.filter((each) => !rows.includes(each)) : given.enum;
+  const item = free && unique ? { ...given, enum: free } : given;
   const nested = /\d$/.test(label) && item.title; // the rows of "chain 2" are operators
   const one = (nested || singular(label.split(" of ")[0] ?? label)).toLowerCase();
   const kind = kindOf(item, root);
@@ -163,9 +165,11 @@ function ListField({ item, value, label, change }: { item: Schema; value: Json |
           </button>
         </div>
       ))}
-      <button type="button" className="add" disabled={locked} onClick={add}>
-        <Icon name="plus" size={14} /> Add {one}
-      </button>
+      {free?.length !== 0 && (
+        <button type="button" className="add" disabled={locked} onClick={add}>
+          <Icon name="plus" size={14} /> Add {one}
+        </button>
+      )}
     </div>
   );
 }

@@ -69,9 +69,11 @@ const marked = ViewPlugin.fromClass(
   { decorations: (plugin) => plugin.decorations },
 );
 
+const plain = (text: string): string => text.replace(/[^\p{L}\p{N}_]/gu, "").toLowerCase();
+
 function completing(options: EditorOptions) {
   const complete = (context: CompletionContext): CompletionResult | null => {
-    const begun = context.matchBefore(/\{\{\s*#?[\w.\- ]*/) ?? context.matchBefore(/\/$/);
+    const begun = context.matchBefore(/\{\{\s*#?[\w.\- ]*/) ?? context.matchBefore(/(?<![\w/:.])\/[\w.\-]*/);
     if (!begun) return null;
     const template = options.language === "template";
     const close = (from: number, to: number, text: string, view: EditorView): void => {
@@ -87,7 +89,7 @@ function completing(options: EditorOptions) {
       filter: false,
       update: (_result, _from, _to, typed) => complete(typed), // a choice has no effect while completions are asked for anew
       options: found
-        .filter(({ label }) => label.replace(/\W/g, "").toLowerCase().includes(begun.text.replace(/\W/g, "").toLowerCase()))
+        .filter(({ label, detail }) => plain(`${label} ${detail}`).includes(plain(begun.text)))
         .map(({ label, detail, text }) => ({ label, detail, apply: (view: EditorView, _: unknown, from: number, to: number) => close(from, to, text, view) })),
     };
   };

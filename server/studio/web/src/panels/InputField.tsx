@@ -33,10 +33,46 @@ function Control({ id, input, value, change }: Props & { id: string }): ReactEle
     case "boolean":
       return <input id={id} type="checkbox" role="switch" className="switch" checked={value === true} onChange={(event) => change(event.target.checked)} />;
     case "string":
-      return <textarea id={id} dir="auto" rows={2} value={typeof value === "string" ? value : ""} onChange={(event) => change(event.target.value)} />;
+      return <TextInput id={id} text={typeof value === "string" ? value : ""} change={change} />;
     default:
       return <JsonInput id={id} type={input.type} value={value} change={change} />;
   }
+}
+
+/** Characters that a browser lays out at once; a longer text is kept, and its beginning shown. */
+const MOST_TYPED = 50_000;
+
+interface TextProps {
+  id: string;
+  text: string;
+  change(text: string): void;
+  fault?: boolean;
+  placeholder?: string;
+}
+
+/** A text; one that is too long for a field can be replaced and removed. */
+function TextInput({ id, text, change, fault, placeholder }: TextProps): ReactElement {
+  if (text.length > MOST_TYPED) {
+    return (
+      <div className="long-text">
+        <pre id={id} className="plain" dir="auto" tabIndex={0}>{text.slice(0, 400)}…</pre>
+        <p className="hint">{text.length.toLocaleString("en")} characters <button type="button" className="link" onClick={() => change("")}>Remove</button></p>
+      </div>
+    );
+  }
+  return (
+    <textarea
+      id={id} dir="auto" rows={2} className={fault === undefined ? "" : "mono"} spellCheck={fault === undefined} placeholder={placeholder} value={text} aria-invalid={fault}
+      onChange={(event) => change(event.target.value)}
+      onPaste={(event) => {
+        const pasted = event.clipboardData.getData("text/plain");
+        const { selectionStart: from, selectionEnd: to } = event.currentTarget;
+        if (text.length - (to - from) + pasted.length <= MOST_TYPED) return;
+        event.preventDefault(); // the field would lay it out, which takes seconds for each key
+        change(text.slice(0, from) + pasted + text.slice(to));
+      }}
+    />
+  );
 }
 
 /** What a value of a type looks like as JSON. */
@@ -53,10 +89,10 @@ function JsonInput({ id, type, value, change }: { id: string; type: string; valu
   const [fault, setFault] = useState(false);
   return (
     <>
-      <textarea id={id} className="mono" rows={2} placeholder={`JSON${LIKE[type] ? `, such as ${LIKE[type]}` : ""}`} value={text} aria-invalid={fault} spellCheck={false} onChange={(event) => {
-        setText(event.target.value);
+      <TextInput id={id} fault={fault} placeholder={`JSON${LIKE[type] ? `, such as ${LIKE[type]}` : ""}`} text={text} change={(written) => {
+        setText(written);
         try {
-          change(event.target.value.trim() ? parsed<Json>(event.target.value) : null);
+          change(written.trim() ? parsed<Json>(written) : null);
           setFault(false);
         } catch {
           setFault(true);

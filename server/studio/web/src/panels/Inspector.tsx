@@ -63,7 +63,13 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
       {elsewhere.map((issue, at) => <p className={`fault ${issue.severity}`} key={at}>{issue.what}</p>)}
       {schema
         ? <NodeForm node={node} type={schema} issues={issues} version={document.version} locked={locked} />
-        : <p className="fault">{`There is no node type "${node.type}" here; its parameters are kept as they are.`}</p>}
+        : (
+          <section className="block">
+            {document.runs && <p className="fault">{`There is no node type "${node.type}" here; its parameters are kept as they are.`}</p>}
+            <h3>Parameters</h3>
+            <ValuesView values={node.params} />
+          </section>
+        )}
       {node.type === "expert" && <Judges node={node} document={document} locked={locked} />}
       {!fixed && <Edges node={node} document={document} locked={locked} />}
       <Outputs node={node} />
@@ -82,9 +88,10 @@ const partOf = (type: string, schema: Schema | undefined): NodeType | undefined 
 /** The criteria of an expert's evaluators, each with a way to the evaluator. */
 function Judges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement | null {
   const commands = useCommands();
+  const { dispatch } = useStore();
   const judges = document.nodes.filter((each) => each.type === "evaluator" && each.parent === node.id);
   const instruction = document.schemas?.["evaluator"]?.properties?.["instruction"];
-  if (!judges.length || !instruction) return null;
+  if (!instruction) return null;
   return (
     <section className="block" aria-label="Criteria">
       <h3>Criteria</h3>
@@ -96,6 +103,7 @@ function Judges({ node, document, locked }: { node: NodeDocument; document: Docu
           <button type="button" className="link" dir="auto" aria-label={`All fields of ${judge.title}`} onClick={() => commands.select([judge.id])}>All fields</button>
         </div>
       ))}
+      <button type="button" className="add" disabled={locked} onClick={() => dispatch({ type: "dialog", dialog: { kind: "palette", source: node.id, part: "evaluator" } })}><Icon name="plus" size={14} /> New evaluator</button>
     </section>
   );
 }

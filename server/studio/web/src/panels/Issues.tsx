@@ -25,7 +25,7 @@ export function Issues(): ReactElement | null {
     };
   }, [commands, version, count, draft]);
   if (!document) return null;
-  if (!document.issues.length) return <p className="all-well"><Icon name="check" /> No issues. The workflow can run.</p>;
+  if (!document.issues.length) return <p className="all-well"><Icon name="check" /> The static check finds no issues.</p>;
   const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
   const proposed = !draft && fixes?.version === document.version ? fixes.fixes : [];
   return (
