@@ -2,7 +2,7 @@
 
 import { type Point, placed } from "./place";
 import { type RunState, answered, merged } from "./run";
-import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture } from "./types";
+import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture, RunRow } from "./types";
 
 export type Panel = "inspector" | "issues" | "run" | "chat" | "history";
 export type Theme = "system" | "light" | "dark";
@@ -18,6 +18,7 @@ export type Dialog =
   | { kind: "connect"; source: string }
   | { kind: "rename"; node: string }
   | { kind: "export" }
+  | { kind: "runs"; runs: readonly [RunRow, RunRow] }
   | { kind: "help" };
 
 /** What is drawn over the document: a draft of the chat, or two steps compared. */
@@ -61,6 +62,10 @@ export interface State {
   overlay: Overlay | null;
   chat: { lines: readonly ChatLine[]; busy: boolean; plan: ChatPlan | null };
   run: RunState | null;
+  /** The runs of the file, those in progress first, and why they are not kept; empty if they are. */
+  runs: { rows: readonly RunRow[]; note: string };
+  /** The runs in progress that kept another one from starting. */
+  busy: readonly RunRow[];
   /** What the run form holds. */
   inputs: Fields;
   toast: Toast | null;
@@ -73,6 +78,8 @@ export interface State {
 }
 
 export const NOTHING: Selection = { nodes: [], edges: [] };
+
+const NO_RUNS = { rows: [], note: "" };
 
 export const initialState = (theme: Theme): State => ({
   files: null,
@@ -88,6 +95,8 @@ export const initialState = (theme: Theme): State => ({
   overlay: null,
   chat: { lines: [], busy: false, plan: null },
   run: null,
+  runs: NO_RUNS,
+  busy: [],
   inputs: {},
   toast: null,
   opening: null,
@@ -118,6 +127,8 @@ export type Action =
   | { type: "planned"; plan: ChatPlan | null }
   | { type: "input"; name: string; value: Json }
   | { type: "run"; run: RunState | null }
+  | { type: "runs"; rows: readonly RunRow[]; note: string }
+  | { type: "busy"; busy: readonly RunRow[] }
   | { type: "picture"; run: string; picture: RunPicture }
   | { type: "running"; run: string; connected: boolean }
   | { type: "answered"; question: string }
@@ -138,7 +149,7 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, inputs: {}, chat: { lines: [], busy: false, plan: null }, dialog: null, toast: null,
+        overlay: null, run: null, runs: NO_RUNS, busy: [], inputs: {}, chat: { lines: [], busy: false, plan: null }, dialog: null, toast: null,
       };
     case "closed":
       return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
@@ -177,6 +188,10 @@ export function reduce(state: State, action: Action): State {
       return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
     case "run":
       return { ...state, run: action.run };
+    case "runs":
+      return { ...state, runs: { rows: action.rows, note: action.note } };
+    case "busy":
+      return { ...state, busy: action.busy };
     case "picture":
       return state.run?.id === action.run ? { ...state, run: merged(state.run, action.picture) } : state;
     case "running":
