@@ -35,7 +35,8 @@ def studio(
     """Draw workflows, change them by words and run them, in the browser.
 
     Every change is written to its file at once and can be undone; a file changed by another program is shown as it is
-    then. The history of files, and the list of those opened lately, are kept in the user's folder for program state.
+    then. The history of files, their runs, and the list of those opened lately, are kept in the user's folder for program
+    state.
 
     The studio's address goes to stderr, with a token that is required for access. It is served to this machine alone,
     until Ctrl-C. Models come from the environment, as for operad run; a file that needs trust runs if it is trusted

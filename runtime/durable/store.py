@@ -151,6 +151,17 @@ class Store:
         query = self._select_short().where(self._tables.runs.c.run_id.in_(run_ids))
         return [of_row(StoredRun, row._mapping) for row in self.database.rows(query)]
 
+    def runs_of(self, source: str) -> Sequence[StoredRun]:
+        """Return the runs whose source, as JSON, begins with a text, the newest first, with their sources.
+
+        The other long columns (`LONG`) are not read.
+        """
+        table = self._tables.runs
+        begins = self.database.sa.func.substr(table.c.source, 1, len(source)) == source
+        query = self._select_short().add_columns(table.c.source).where(begins)
+        rows = self.database.rows(query.order_by(table.c.created.desc(), table.c.run_id.desc()))
+        return [of_row(StoredRun, row._mapping) for row in rows]
+
     def _select_short(self) -> Any:
         """Return a query of all runs without their long columns."""
         return self.database.sa.select(*(column for column in self._tables.runs.c if column.name not in LONG))

@@ -21,6 +21,7 @@ from operad.configs.flow import MAX_BYTES
 from operad.configs.services import services_of_environment
 from operad.flows.edit import difference, read_operations
 from operad.operators.services import Services
+from operad.runtime.durable.rows import Retention
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
 from operad.runtime.values.valid_json import to_json
@@ -44,6 +45,7 @@ try:
 
     from operad.server.streams import EventStream
     from operad.server.studio.chatting import Chats, model_state
+    from operad.server.studio.runs.kept import KEPT, KeptRuns
     from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
     from operad.server.view.http import application, json_body, json_response, refusal
     from operad.server.view.run_page import KEEP_ALIVE, MOST_STREAMS
@@ -72,10 +74,11 @@ class Studio:
     """The studio of a folder.
 
     Args:
-        histories: Folder of the files' histories; None for the user's.
+        histories: Folder of the files' histories and of their runs; None for the user's.
         model: Model of runs and of the chat; None for that of the environment.
         trust: True if files may do what they can, or a function that decides for the `Capabilities` of each.
         services: Function that returns the services of a run of a workflow and of the chat.
+        retention: Rule that deletes old runs of a file.
 
     Attributes:
         app: The application.
@@ -89,6 +92,7 @@ class Studio:
         model: Model | None = None,
         trust: Trust = False,
         services: Callable[[], Services] = services_of_environment,
+        retention: Retention = KEPT,
     ) -> None:
         self.folder = folder
         self._histories = histories
@@ -99,7 +103,7 @@ class Studio:
         self._followers: set[asyncio.Queue[dict[str, Any] | None]] = set()
         self._bundle = Path(str(files("operad.server.studio") / "bundle"))
         self._model = model
-        self._runs = Runs(folder, self._find, model, trust, services)
+        self._runs = Runs(folder, self._find, model, trust, services, KeptRuns(histories, retention), self._notify_runs)
         chats = Chats(self._find, self._notify, model, services)
         self.app = application(
             Route("/", self._page),
@@ -140,7 +144,12 @@ class Studio:
         await self._runs.close()
 
     def _notify(self, file: OpenFile) -> None:
-        message = {"path": file.name, "version": file.version, "disk": file.disk}
+        self._send({"path": file.name, "version": file.version, "disk": file.disk})
+
+    def _notify_runs(self, name: str) -> None:
+        self._send({"path": name, "runs": True})
+
+    def _send(self, message: dict[str, Any]) -> None:
         for queue in self._followers:
             queue.put_nowait(message)
 

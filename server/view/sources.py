@@ -213,14 +213,18 @@ class _Position:
 class LedgerSource:
     """A durable run in a database, driven by any process.
 
+    Args:
+        resume: What resumes the run if no process drives it; by default, a command.
+
     Raises:
         InputError: The run does not exist.
     """
 
-    def __init__(self, ledger: Ledger, run_id: str) -> None:
+    def __init__(self, ledger: Ledger, run_id: str, resume: str = "") -> None:
         ledger.run(run_id)
         self._ledger = ledger
         self._run_id = run_id
+        self._resume = resume or f"to resume it: operad runs resume {run_id}"
         self._position = _Position()
         self._next_query = 0.0
 
@@ -251,7 +255,7 @@ class LedgerSource:
         """Return the events after a position, and the next position."""
         kept = self._ledger.run(self._run_id)
         driven = kept.driver in self._ledger.alive()  # by the clocks alone, which suffices for display
-        note = "" if driven else f"no process drives this run; to resume it: operad runs resume {self._run_id}"
+        note = "" if driven else f"no process drives this run; {self._resume}"
         state = (kept.state, kept.drives, kept.updated, driven)
         if state == position.state:
             return (), replace(position, note=note)

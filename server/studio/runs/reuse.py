@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -14,16 +14,17 @@ from operad.operators.node_params import readable, references_in
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.operators.variables import Variables, plain
-from operad.runtime.events import MessageKept, emit
+from operad.runtime.events import Event, MessageKept, OperatorFailed, OperatorFinished, WorkflowEntered, emit
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
+from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 
 @dataclass
-class LastRun:
+class RunValues:
     """Messages of the nodes of a workflow, each from the last run of the node.
 
     Attributes:
@@ -40,12 +41,49 @@ class LastRun:
     specs: dict[str, Any] = field(default_factory=dict[str, Any])
     items: dict[str, WorkflowMessage] = field(default_factory=dict[str, WorkflowMessage])
 
-    def note(self, node_id: str, message: WorkflowMessage) -> None:
-        """Store the message of a node."""
-        self.messages[node_id] = message
-        self.errors.pop(node_id, None)
-        if node_id in self.graph.by_id:
-            self.specs[node_id] = _node_content(self.graph, node_id)
+    def copy(self, graph: NodeGraph) -> RunValues:
+        """Return a copy for a run of a part of a workflow, which replaces only the messages of that part."""
+        parts = {name: dict(getattr(self, name)) for name in ("messages", "errors", "inputs", "specs", "items")}
+        return RunValues(graph, **parts)
+
+    def apply(self, event: Event, reused: Collection[str] = ()) -> None:
+        """Store what an event says of a node.
+
+        Args:
+            reused: Nodes that only gave messages of an earlier run.
+        """
+        node_id = without_index(event.path[-1]) if event.path else ""
+        if isinstance(event, OperatorFinished) and node_id in reused:
+            self.messages.setdefault(node_id, event.message)
+        elif isinstance(event, OperatorFinished) and node_id:
+            self.messages.pop(node_id, None)  # the messages stand in the order in which they came
+            self.messages[node_id] = event.message
+            self.errors.pop(node_id, None)
+            if node_id in self.graph.by_id:
+                self.specs[node_id] = _node_content(self.graph, node_id)
+        elif isinstance(event, OperatorFailed) and node_id:
+            self.errors[node_id] = event.error
+        elif isinstance(event, WorkflowEntered) and event.item is not None:
+            item = MapItem.parse(event.path[-1])
+            outputs = {"item": event.item, "index": item.index if item else 0}
+            self.items[node_id] = WorkflowMessage(outputs=outputs, operator_id=node_id)
+
+    @property
+    def has_results(self) -> bool:
+        """True if a node other than a start node has finished."""
+        kinds = {spec.id: spec.type for spec in self.graph.nodes}
+        return any(kinds.get(node_id) != "start" for node_id in self.messages)
+
+    def outdated(self, graph: NodeGraph) -> Iterator[str]:
+        """Yield the nodes outside of containers that have changed since they ran, or ran before a node before them."""
+        order = {node_id: place for place, node_id in enumerate(self.messages)}
+        for spec in graph.nodes:
+            before = [edge.source for edge in graph.edges if edge.target == spec.id]
+            ran = order.get(spec.id, -1)
+            if not spec.parent and not (
+                self.is_current(graph, spec.id) and all(order.get(each, -1) <= ran for each in before)
+            ):
+                yield spec.id
 
     def is_current(self, graph: NodeGraph, node_id: str) -> bool:
         """Return True if a node has run and has not changed since."""
@@ -95,7 +133,7 @@ class Replay(BaseOperator[Any]):
         return self._message
 
 
-def node_alone(graph: NodeGraph, node_id: str, last: LastRun | None, services: Services) -> Workflow:
+def node_alone(graph: NodeGraph, node_id: str, last: RunValues | None, services: Services) -> Workflow:
     """Return a workflow that runs one node, with the values that it reads from the last run.
 
     A node inside a container reads the values of the container's last pass.
@@ -123,7 +161,7 @@ def node_alone(graph: NodeGraph, node_id: str, last: LastRun | None, services: S
     return workflow
 
 
-def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[Any], last: LastRun | None) -> None:
+def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[Any], last: RunValues | None) -> None:
     """Check that the last pass stored the variables that a node reads from the containers around it."""
     for container in graph.around(node_id):
         stored = last.items[container].outputs if last and container in last.items else {}
@@ -139,7 +177,7 @@ def _check_container_values(graph: NodeGraph, node_id: str, node: NodeOperator[A
         raise InputError(f"{message}, without a value in the last run; run the whole workflow once")
 
 
-def _container_messages(graph: NodeGraph, node_id: str, last: LastRun) -> dict[str, WorkflowMessage]:
+def _container_messages(graph: NodeGraph, node_id: str, last: RunValues) -> dict[str, WorkflowMessage]:
     """Return the messages of the containers around a node for the nodes inside, not their final messages."""
     return {
         container: last.items.get(container, WorkflowMessage(operator_id=container))
@@ -147,17 +185,17 @@ def _container_messages(graph: NodeGraph, node_id: str, last: LastRun) -> dict[s
     }
 
 
-def _was_not_skipped(graph: NodeGraph, node_id: str, last: LastRun | None) -> bool:
+def _was_not_skipped(graph: NodeGraph, node_id: str, last: RunValues | None) -> bool:
     """Return True if the last run did not skip a node: there was no run, it lacked the node, or the node failed."""
     return last is None or not last.messages or node_id not in last.graph.by_id or node_id in last.errors
 
 
 def workflow_from(
-    graph: NodeGraph, node_id: str, last: LastRun | None, services: Services
+    graph: NodeGraph, node_id: str, last: RunValues | None, services: Services
 ) -> tuple[Workflow, frozenset[str]]:
     """Return a workflow in which a node and all nodes after it run, and the nodes whose messages are reused.
 
-    Nodes that have changed since their last run, and all nodes after them, run again, too.
+    Nodes that have changed since they ran, or ran before a node before them, and all nodes after them, run again, too.
 
     Raises:
         InputError: The node does not exist, or there was no run.
@@ -170,8 +208,7 @@ def workflow_from(
         raise InputError("there was no run of this workflow yet; run the whole workflow once")
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
     rerun = set(_with_successors(graph, [node.get_id()]))
-    changed = [spec.id for spec in graph.nodes if not spec.parent and not last.is_current(graph, spec.id)]
-    rerun |= set(_with_successors(graph, changed))
+    rerun |= set(_with_successors(graph, list(last.outdated(graph))))
     reused = frozenset(spec.id for spec in graph.nodes if not spec.parent and spec.id not in rerun)
     for operator in list(workflow.get_operators()):
         node_id = operator.get_id()

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import shlex
+import time
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, Callable
-from typing import Any
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, Response
+from starlette.responses import FileResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
@@ -24,26 +29,32 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import StartParams
 from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
+from operad.runtime.durable.description import NO_GRAPH, changes, describe_workflow, unreadable
+from operad.runtime.durable.rows import FAILED, FINISHED
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.message import Job
+from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.valid_json import to_json
 from operad.server.streams import EventStream
 from operad.server.studio.file_json import titles_of
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.files.open_file import OpenFile
 from operad.server.studio.requests import mapping, optional_text, text
-from operad.server.studio.runs.reuse import LastRun, node_alone, read_values, workflow_from
-from operad.server.studio.runs.run import StudioRun, job_of
+from operad.server.studio.runs.kept import KeptRuns, Origin, inputs_in_short, with_files
+from operad.server.studio.runs.reuse import RunValues, node_alone, read_values, workflow_from
+from operad.server.studio.runs.run import StudioRun, job_of, row
 from operad.server.studio.runs.uploads import Uploads
 from operad.server.studio.runs.values import Embedded, is_inline
 from operad.server.view.http import json_body, json_response, whole_number
 from operad.server.view.run_page import KEEP_ALIVE
 
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+
 MOST_RUNS = 20
-"""Maximum number of stored runs; if there are more, the oldest ended one is removed."""
+"""Maximum number of runs in memory; if there are more, those are dropped that have ended and were asked for longest ago."""
 
 MOST_AT_WORK = 8
 """Maximum number of runs in progress."""
@@ -53,6 +64,9 @@ MAX_UPLOAD = 48 * 2**20
 
 MAX_FILES = 32 * 2**20
 """Maximum size of all files of a request, in bytes."""
+
+MOST_OF_CHANGES = 300
+"""Maximum number of characters about changes that keep a run from going on."""
 
 PACE = 0.1
 """Seconds between messages to a browser."""
@@ -68,6 +82,8 @@ class Runs:
         model: Model of the runs; None for that of the environment.
         trust: True if files may do what they can, or a function that decides.
         services: Function that returns the services of a run of a workflow.
+        kept: Database of the runs.
+        notify: Function that tells the open pages that the runs of a file have changed.
 
     Attributes:
         routes: The routes.
@@ -80,51 +96,107 @@ class Runs:
         model: Model | None,
         trust: Trust,
         services: Callable[[], Services],
+        kept: KeptRuns,
+        notify: Callable[[str], None],
     ) -> None:
+        self._folder = folder
         self._uploads = Uploads(folder)
         self._find = find
         self._model = model
         self._trust = trust
         self._services = services
+        self._kept = kept
+        self._notify = notify
         self._runs = OrderedDict[str, StudioRun]()
-        self._last_runs: dict[str, LastRun] = {}
+        self._reading = asyncio.Lock()
+        self._closing = False
+        self._last: dict[str, tuple[str, RunValues | None]] = {}
         self.routes = (
             Route("/data/run", self._start_run, methods=["POST"]),
+            Route("/data/runs", self._list),
+            Route("/data/runs/{run}", self._picture),
             Route("/data/runs/{run}/changes", self._changes),
             Route("/data/runs/{run}/answer", self._answer, methods=["POST"]),
             Route("/data/runs/{run}/cancel", self._cancel, methods=["POST"]),
+            Route("/data/runs/{run}/resume", self._resume, methods=["POST"]),
+            Route("/data/runs/{run}/delete", self._delete, methods=["POST"]),
             Route("/data/runs/{run}/files/{number}", self._file),
             Route("/data/last/{node:path}", self._last_values),
             Mount("/runs/{run}", app=self._run_page),
         )
 
     async def close(self) -> None:
-        """End all runs."""
+        """End the streams, and stop all runs; those that are kept can go on later."""
+        self._closing = True  # before the runs stop: to those who follow them, they have not ended
         for run in self._runs.values():
             await run.close()
+        await asyncio.to_thread(self._kept.close)
         await asyncio.to_thread(self._uploads.close)
 
     # Starting
 
     async def _start_run(self, request: Request) -> Response:
         body = await json_body(request, MAX_UPLOAD)
-        if sum(not other.done for other in self._runs.values()) >= MOST_AT_WORK:
-            raise HTTPException(503, f"{MOST_AT_WORK} runs are in progress already; wait, or cancel one")
-        file, agent, job, last, reused = await asyncio.to_thread(self._prepare, body)
-        run = StudioRun(file.name, agent, job, last, reused, titles_of(file.content))
+        file = await asyncio.to_thread(self._find, body)
+        agent, job, values, origin = await asyncio.to_thread(self._prepare, file, body)
+        run = StudioRun(new_id(), file.name, origin, values, titles_of(file.content), time.time())
+        if busy := await self._start(run, file, agent, job):
+            return busy
+        return json_response({"run": run.id})
+
+    async def _start(self, run: StudioRun, file: OpenFile, agent: Agent, job: Job) -> Response | None:
+        """Start or continue a run; return a refusal with the runs in progress if there are too many."""
+        ledger = await asyncio.to_thread(self._kept.ledger_of, run.origin)
+        if len(busy := [other for other in self._runs.values() if other.driven_here]) >= MOST_AT_WORK:
+            if ledger is not None:
+                await asyncio.to_thread(ledger.close)
+            names = ", ".join(f"{other.file} ({other.origin.inputs or 'no inputs'})" for other in busy)
+            error = f"{MOST_AT_WORK} runs are in progress already: {names}; wait, or cancel one"
+            return JSONResponse({"error": error, "busy": [other.row() for other in busy]}, 409)
         self._runs[run.id] = run
+        run.start(agent, job, ledger, partial(self._ended, run, file))
+        self._notify(file.name)
+        await self._drop_old()
+        return None
+
+    async def _ended(self, run: StudioRun, file: OpenFile) -> None:
+        """Let the values of a run be those of the last one, unless it was cancelled or nothing came of it."""
+        if run.came_to_something:
+            self._last[file.name] = run.id, run.values
+        with suppress(OperadError):  # the next run tries again
+            deleted = await asyncio.to_thread(self._kept.retire, file.path)
+            for each in set(deleted) - {run.id}:
+                await self._forget(each, file.name)
+        asyncio.get_running_loop().call_soon(self._notify, file.name)  # once the run counts as done
+
+    async def _forget(self, run_id: str, file: str) -> None:
+        """Close a run that was deleted from the database."""
+        if file in self._last and self._last[file][0] == run_id:
+            del self._last[file]
+        if (run := self._runs.pop(run_id, None)) is not None:
+            await run.close()
+
+    async def _drop_old(self) -> None:
+        """Close the runs that were looked at longest ago; the database keeps them."""
         for old in [other for other in self._runs.values() if other.done][: max(0, len(self._runs) - MOST_RUNS)]:
             del self._runs[old.id]
             await old.close()
-        return json_response({"run": run.id})
 
-    def _prepare(self, body: dict[str, Any]) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
-        """Return the file, agent and job of a run, the store of its messages, and the nodes that do not run again."""
-        file = self._find(body)
+    def _prepare(
+        self, file: OpenFile, body: dict[str, Any], job: Job | None = None
+    ) -> tuple[Agent, Job, RunValues, Origin]:
+        """Return the agent and job of a run, the store of its messages, and what it is of.
+
+        Args:
+            job: The job of a run that goes on; by default, it is made of the inputs.
+        """
         file.refresh()
         inputs, only_node, from_node = mapping(body, "inputs"), optional_text(body, "only"), optional_text(body, "from")
+        step = file.history.current
         if file.content.format is None:
-            return self._prepare_experts(file, inputs)
+            agent, given = self._prepare_experts(file, inputs if job is None else {"job": job.goal})
+            origin = Origin(file=str(file.path), step=step, inputs=inputs_in_short(inputs))
+            return agent, job or given, RunValues(file.content.graph), origin
         graph = file.content.graph
         if not file.content.format.runs:
             raise InputError(f"{file.name}: {file.readonly}")
@@ -132,34 +204,35 @@ class Runs:
             require_trust(str(file.path), graph, self._trust)
         except UntrustedError as error:
             raise _untrusted(file, error) from error
-        services = self._services()
-        last = self._last_runs.get(file.name)
+        services, reused = self._services(), frozenset[str]()
+        last = self._last_of(file)[1] if only_node or from_node else None
         if only_node:
             workflow = node_alone(graph, only_node, last, services)
-            last, reused = last or LastRun(graph), frozenset(node for node in graph.by_id if node != only_node)
-            job = Job(goal=graph.name, inputs=last.inputs)
+            reused = frozenset(node for node in graph.by_id if node != only_node)
         elif from_node:
             workflow, reused = workflow_from(graph, from_node, last, services)
-            assert last is not None  # noqa: S101 - `workflow_from` raises without a last run
-            job = Job(goal=graph.name, inputs=last.inputs)
         else:
-            workflow, reused = assemble(graph, NODE_TYPES, services=services, lossy=True), frozenset[str]()
-            job = self._job(graph, inputs)
-            last = self._last_runs[file.name] = LastRun(graph, inputs=dict(job.inputs))
-        last.graph = graph
-        self._last_runs[file.name] = last
+            workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
+        if only_node or from_node:
+            values = last.copy(graph) if last else RunValues(graph)
+            job = job or Job(goal=graph.name, inputs=values.inputs)
+        else:
+            job = job or self._job(graph, inputs)
+            values = RunValues(graph, inputs=dict(job.inputs))
         agent = Expert(Profile(name=graph.name), workflow, MonoModelReasoner(self._model))
         agent.check_model()
-        return file, agent, job, last, reused
+        shown = inputs_in_short(inputs or job.inputs)
+        origin = Origin(
+            file=str(file.path), step=step, only=only_node, start=from_node, reused=tuple(sorted(reused)), inputs=shown
+        )
+        return agent, job, values, origin
 
     def _job(self, graph: NodeGraph, inputs: dict[str, Any]) -> Job:
         start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
         params = StartParams.model_validate(fields_of(start.params))
         return job_of(inputs, params.variables, params.defaults, self._uploads, graph.name)
 
-    def _prepare_experts(
-        self, file: OpenFile, inputs: dict[str, Any]
-    ) -> tuple[OpenFile, Agent, Job, LastRun, frozenset[str]]:
+    def _prepare_experts(self, file: OpenFile, inputs: dict[str, Any]) -> tuple[Agent, Job]:
         try:
             configuration = load(file.path, trust=self._trust)
         except UntrustedError as error:
@@ -170,25 +243,146 @@ class Runs:
         if not goal:
             raise InputError("fill in the input `job`: the task")
         paths = [self._uploads.path(upload, "files") for upload in list_of(inputs.get("files"))]
-        last = self._last_runs[file.name] = LastRun(file.content.graph)
-        return file, agent, Job(goal, files=tuple(map(FileDescriptor.of, paths))), last, frozenset()
+        return agent, Job(goal, files=tuple(map(FileDescriptor.of, paths)))
+
+    # Kept runs
+
+    async def _list(self, request: Request) -> Response:
+        """Return the runs of a file: those in progress first, then the newest."""
+        file = await asyncio.to_thread(self._find, dict(request.query_params))
+        here = {run.id: run.row() for run in self._runs.values() if run.file == file.name}
+
+        def stored() -> list[dict[str, Any]]:
+            return [
+                {
+                    "id": run.run_id,
+                    "file": file.name,
+                    **row(origin, self._kept.state(run), run.created, run.updated - run.created, run.used),
+                }
+                for run, origin in self._kept.listed(file.path)
+                if run.run_id not in here
+            ]
+
+        rows = [*here.values(), *await asyncio.to_thread(stored)]
+        rows.sort(key=lambda each: (each["state"] not in ("running", "asking"), -each["started"]))
+        return json_response({"runs": rows, "note": self._kept.fault})
+
+    async def _run(self, request: HTTPConnection) -> StudioRun:
+        """Return the run that a request names."""
+        return await self._find_run(request.path_params["run"])
+
+    async def _find_run(self, run_id: str) -> StudioRun:
+        """Return a run; it is read from the database if necessary."""
+        async with self._reading:  # two requests may arrive at once
+            if run_id not in self._runs:
+                run, ledger = await asyncio.to_thread(self._read, run_id)
+                await run.read(ledger)
+                self._runs[run_id] = run
+                await self._drop_old()
+        self._runs.move_to_end(run_id)
+        return self._runs[run_id]
+
+    def _read(self, run_id: str) -> tuple[StudioRun, Ledger]:
+        ledger, found = self._kept.ledger(), self._kept.run(run_id)
+        if ledger is None or found is None:
+            raise HTTPException(404, "there is no such run; it was deleted")
+        stored, origin = found
+        try:
+            file = self._find({"path": Path(origin.file).relative_to(self._folder.root).as_posix()})
+        except ValueError as error:
+            raise HTTPException(404, "that is a run of a file in another folder") from error
+        values = RunValues(_graph_of(file, origin), inputs=dict(ledger.job(run_id).inputs))
+        titles, messages = titles_of(file.content), self._kept.messages(run_id)
+        return StudioRun(run_id, file.name, origin, values, titles, stored.created, messages), ledger
+
+    def _last_of(self, file: OpenFile) -> tuple[str, RunValues | None]:
+        """Return the last run of a file of which something came: its id, and its values with those of parts run since."""
+        if file.name not in self._last:
+            parts: list[tuple[str, Origin]] = []
+            found = None
+            for stored, origin in self._kept.listed(file.path):
+                if stored.state not in (FINISHED, FAILED):
+                    continue
+                parts.append((stored.run_id, origin))
+                if not origin.only and not origin.start:
+                    found = self._values_of(file, parts)
+                    if found.has_results:
+                        break
+                    parts.pop()
+            self._last[file.name] = (parts[0][0], found) if parts and found and found.has_results else ("", None)
+        return self._last[file.name]
+
+    def _values_of(self, file: OpenFile, parts: list[tuple[str, Origin]]) -> RunValues:
+        """Return the values of a run, and of parts that ran after it, in the order from the newest to the run."""
+        ledger = self._kept.ledger()
+        assert ledger is not None  # noqa: S101 - the runs are kept
+        values = RunValues(file.content.graph, inputs=dict(ledger.job(parts[-1][0]).inputs))
+        for run_id, origin in reversed(parts):
+            values.graph, kept = _graph_of(file, origin), self._kept.messages(run_id)
+            for event in ledger.events(run_id):
+                values.apply(with_files(event, kept), origin.reused)
+        return values
+
+    async def _resume(self, request: Request) -> Response:
+        run = await self._run(request)
+        await json_body(request)
+        return await self._go_on(run) or json_response({})
+
+    async def _go_on(self, run: StudioRun) -> Response | None:
+        """Continue a kept run that nothing drives, with the file as it is now.
+
+        Raises:
+            InputError: It has ended, a process drives it, or the workflow was changed since.
+        """
+        file = await asyncio.to_thread(self._find, {"path": run.file})
+        if run.driven_here or run.state not in ("interrupted", "asking"):
+            raise InputError(f"the run is {run.state}, and cannot go on")
+
+        def prepared() -> tuple[Agent, Job]:
+            ledger = self._kept.ledger()
+            assert ledger is not None  # noqa: S101 - the run was read from there
+            job = ledger.job(run.id)
+            agent = self._prepare(file, {"only": run.origin.only, "from": run.origin.start}, job)[0]
+            stored = ledger.run(run.id)
+            if ledger.is_driven(stored):
+                raise InputError("another process drives the run")
+            try:
+                differing = changes(json.loads(stored.graph), describe_workflow(agent.workflow))
+            except NO_GRAPH as error:
+                raise unreadable(stored) from error
+            if differing:
+                what = "; ".join(f"{place} {text}" for place, texts in differing.items() for text in texts)
+                raise InputError(
+                    f"the workflow was changed since: {what[:MOST_OF_CHANGES]}; go back to step {run.origin.step} in the "
+                    "history, or run the workflow anew"
+                )
+            return agent, job
+
+        return await self._start(run, file, *await asyncio.to_thread(prepared))
+
+    async def _delete(self, request: Request) -> Response:
+        run = await self._run(request)
+        await json_body(request)
+        if run.driven_here:
+            raise InputError("the run is in progress; cancel it first")
+        await asyncio.to_thread(self._kept.delete, run.id)
+        await self._forget(run.id, run.file)
+        self._notify(run.file)
+        return json_response({})
 
     # Following
 
-    def _run(self, request: HTTPConnection) -> StudioRun:
-        run = self._runs.get(request.path_params["run"])
-        if run is None:
-            raise HTTPException(404, "there is no such run; the last are kept while the studio is open")
-        return run
+    async def _picture(self, request: Request) -> Response:
+        return json_response((await self._run(request)).told(0))
 
     async def _changes(self, request: Request) -> Response:
-        run = self._run(request)
+        run = await self._run(request)
         since = whole_number(request.headers.get("last-event-id") or request.query_params.get("since", "0"))
         return EventStream(self._messages(run, since), KEEP_ALIVE)
 
     async def _messages(self, run: StudioRun, since: int) -> AsyncGenerator[bytes, None]:
         sent = None
-        while True:
+        while not self._closing:
             current = run.version
             if current != sent:
                 data = run.told(since)
@@ -199,20 +393,43 @@ class Runs:
             await asyncio.sleep(PACE)
 
     async def _answer(self, request: Request) -> Response:
-        run, body = self._run(request), await json_body(request)
+        run, body = await self._run(request), await json_body(request)
         if "value" not in body:
             raise InputError("value: is missing")
-        await run.answer(text(body, "interrupt_id"), body["value"])
-        return json_response({})
+        question = text(body, "interrupt_id")
+        if run.driven_here:
+            await run.answer(question, body["value"])
+            return json_response({})
+
+        def answered() -> bool:
+            ledger = self._kept.ledger()
+            if ledger is None:
+                raise InputError(f"the run is {run.state}, and asks nothing")
+            ledger.answer(run.id, {question: body["value"]})
+            return ledger.is_driven(ledger.run(run.id))
+
+        if await asyncio.to_thread(answered):
+            return json_response({})
+        try:
+            return await self._go_on(run) or json_response({})
+        except OperadError as error:
+            raise InputError(f"the answer is kept, but the run does not go on: {error}") from error
 
     async def _cancel(self, request: Request) -> Response:
-        run = self._run(request)
+        run = await self._run(request)
         await json_body(request)
-        await run.cancel()
+        was_here = run.driven_here
+        await run.stop()
+        if (ledger := await asyncio.to_thread(self._kept.ledger)) is not None:
+            with suppress(OperadError):  # it had ended already
+                await asyncio.to_thread(ledger.cancel, run.id)
+            if not was_here:
+                await run.read(ledger)
+                self._notify(run.file)
         return json_response({})
 
     async def _file(self, request: Request) -> Response:
-        run = self._run(request)
+        run = await self._run(request)
         found = run.files[whole_number(request.path_params["number"])]
         headers = {"content-security-policy": _FILE_POLICY}
         if isinstance(found, Embedded):
@@ -228,14 +445,18 @@ class Runs:
         )
 
     async def _run_page(self, scope: Scope, receive: Receive, send: Send) -> None:
-        await self._run(HTTPConnection(scope)).page.app(scope, receive, send)
+        run = await self._run(HTTPConnection(scope))
+        await run.page.app(scope, receive, send)
 
     async def _last_values(self, request: Request) -> Response:
+        """Return what a node read and gave in the run that the request names, or in the last one."""
         file = await asyncio.to_thread(self._find, {"path": request.query_params.get("path", "")})
-        node, last = request.path_params["node"], self._last_runs.get(file.name)
-        if last is None or all(run.file != file.name for run in self._runs.values()):
+        node, named = request.path_params["node"], request.query_params.get("run", "")
+        run_id, last = await asyncio.to_thread(self._last_of, file)
+        if last is None and not named:
             return json_response({"ran": False, "inputs": {}, "outputs": None, "error": None})
-        shown = next(run.files for run in reversed(self._runs.values()) if run.file == file.name).shown
+        run = await self._find_run(named or run_id)
+        last, shown = run.values if named or last is None else last, run.files.shown
         message = last.messages.get(node)
         outputs = None if message is None else shown(message.outputs or {"text": message.scratchpad})
         inputs = shown(read_values(last.graph, node, last.messages))
@@ -243,6 +464,16 @@ class Runs:
         current = last.is_current(file.content.graph, node) if message else False
         error = last.errors.get(node)
         return json_response({"ran": ran, "current": current, "inputs": inputs, "outputs": outputs, "error": error})
+
+
+def _graph_of(file: OpenFile, origin: Origin) -> NodeGraph:
+    """Return the workflow as it was when a run started; as it is now if the history does not hold that step."""
+    if file.content.format is None:
+        return file.content.graph
+    try:
+        return file.at(origin.step)
+    except OperadError:
+        return file.content.graph
 
 
 def _untrusted(file: OpenFile, error: UntrustedError) -> InputError:

@@ -6,6 +6,7 @@ import { Banner } from "./Banner";
 import { Canvas } from "./canvas/Canvas";
 import { AddOperator } from "./dialogs/AddOperator";
 import { Connect } from "./dialogs/Connect";
+import { CompareRuns } from "./dialogs/CompareRuns";
 import { Export } from "./dialogs/Export";
 import { Help } from "./dialogs/Help";
 import { QuickAdd } from "./dialogs/QuickAdd";
@@ -114,6 +115,8 @@ function Dialogs(): ReactElement | null {
       return <Rename node={dialog.node} />;
     case "export":
       return <Export />;
+    case "runs":
+      return <CompareRuns rows={dialog.runs} />;
     case "help":
       return <Help />;
     default:

@@ -2,7 +2,7 @@
 
 import { parsed } from "./exact";
 import type {
-  Candidate, Changes, ChatMessage, Document, Exported, Files, Issue, Json, LastRun, NodeType, Operation, RunPicture,
+  Candidate, Changes, ChatMessage, Document, Exported, Files, Issue, Json, LastRun, NodeType, Operation, RunPicture, RunRow,
 } from "./types";
 
 /** A refusal by the server, with a sentence for people. */
@@ -12,6 +12,8 @@ export class Refused extends Error {
     readonly status: number,
     readonly issues: Issue[] = [],
     readonly document: Document | null = null,
+    /** The runs in progress, where they are too many for another. */
+    readonly busy: RunRow[] = [],
   ) {
     super(message);
   }
@@ -30,8 +32,8 @@ async function sent(address: string, options?: RequestInit): Promise<Response> {
     throw new Refused("the server cannot be reached; your last change was not saved", 0);
   }
   if (response.ok) return response;
-  const told = (await response.json().catch(() => ({}))) as { error?: string; issues?: Issue[]; document?: Document };
-  throw new Refused(told.error ?? `the server answered ${response.status}`, response.status, told.issues, told.document);
+  const told = (await response.json().catch(() => ({}))) as { error?: string; issues?: Issue[]; document?: Document; busy?: RunRow[] };
+  throw new Refused(told.error ?? `the server answered ${response.status}`, response.status, told.issues, told.document, told.busy);
 }
 
 /** Browsers finish small requests even when the page is left. */
@@ -68,11 +70,15 @@ export const api = {
   acceptChat: (path: string) => post<Document>("data/chat/accept", { path }),
   undoChat: (path: string) => post<Document>("data/chat/undo", { path }),
   run: (body: Record<string, Json>) => post<{ run: string }>("data/run", body),
+  runs: (path: string) => answered<{ runs: RunRow[]; note: string }>(`data/runs?path=${encodeURIComponent(path)}`),
+  picture: (run: string) => answered<RunPicture>(`data/runs/${encodeURIComponent(run)}`),
+  resume: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/resume`, {}),
+  deleteRun: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/delete`, {}),
   answer: (run: string, question: string, json: string) =>
     answered<Json>(`data/runs/${encodeURIComponent(run)}/answer`, posting(`{"interrupt_id":${JSON.stringify(question)},"value":${json}}`)),
   cancel: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/cancel`, {}),
-  last: (path: string, node: string) =>
-    answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}`),
+  last: (path: string, node: string, run: string) =>
+    answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}&run=${encodeURIComponent(run)}`),
   formats: (path: string) =>
     answered<{ formats: { name: string; title: string }[] }>(`data/export?path=${encodeURIComponent(path)}`).then((told) => told.formats),
   exported: (path: string, format: string) =>
@@ -115,7 +121,7 @@ function followed<Message>(address: string, heard: (message: Message) => void, c
 export const followRun = (run: string, heard: (picture: RunPicture) => void, connected: Connected): (() => void) =>
   followed(`data/runs/${encodeURIComponent(run)}/changes`, heard, connected);
 
-export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone" };
+export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone"; runs?: true };
 
 export const followChanges = (heard: (change: OutsideChange) => void, connected: Connected): (() => void) =>
   followed("data/changes", heard, connected);

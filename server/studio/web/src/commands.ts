@@ -1,6 +1,6 @@
 // What the page does: each command asks the server and hands the answer to the store.
 
-import { type Document, type Exported, type Json, type Operation } from "./types";
+import { type Document, type Exported, type Json, type Operation, type RunRow } from "./types";
 import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing, resulting } from "./operations";
 import { type Alignment, aligned } from "./align";
 import { grouping, ungroupable } from "./group";
@@ -10,7 +10,7 @@ import { AROUND, GAP_X, type Point, WIDTH, besideOf, clearOf, overlapping, place
 import type { Store } from "./store";
 import { Refused, api, chat, followChanges, followRun } from "./api";
 import { started } from "./run";
-import { remembered, remember } from "./remember";
+import { rememberRun, rememberedRun, remembered, remember } from "./remember";
 import { createTurns } from "./turns";
 import { pathNamed } from "./address";
 import { keep, keepUnsent, kept, takeUnsent } from "./unsent";
@@ -25,8 +25,16 @@ const PATIENCE = 80;
 const PROPOSED = "Proposed by the chat";
 
 const addressOf = (path: string): string => `#file=${encodeURIComponent(path)}`;
+/** States in which a run of the file waits for somebody: the newest is shown when the file is opened. */
+const UNFINISHED = ["running", "asking", "interrupted"];
 
 const after = (milliseconds: number): Promise<null> => new Promise((done) => setTimeout(() => done(null), milliseconds));
+
+/** What a run was of, if it was not the whole workflow. */
+export function whatRan(document: Document, only = "", from = ""): string {
+  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
+  return only ? `${title(only)} alone` : from ? `from ${title(from)}` : "";
+}
 
 export type Commands = ReturnType<typeof createCommands>;
 
@@ -64,6 +72,22 @@ export function createCommands(store: Store, layout: Layout) {
     keptChat = now;
     keep("chat", document.path, now);
   });
+  /** Show a run on the canvas, and follow it to its end. */
+  const showRun = (id: string, what: string): void => {
+    stopRun?.();
+    dispatch({ type: "run", run: started(id, what) });
+    dispatch({ type: "panel", panel: "run" });
+    rememberRun(current().path, id);
+    const stop = followRun(
+      id,
+      (picture) => {
+        dispatch({ type: "picture", run: id, picture });
+        if (picture.ended) stop();
+      },
+      (connected) => dispatch({ type: "running", run: id, connected }),
+    );
+    stopRun = stop;
+  };
 
   const commands = {
     say,
@@ -105,6 +129,11 @@ export function createCommands(store: Store, layout: Layout) {
       if (pathNamed() !== path) history.pushState(null, "", addressOf(path));
       const unsent = takeUnsent(path);
       if (unsent.length) void commands.edit(unsent);
+      void commands.runs().then((rows) => {
+        const goes = rows?.find((row) => UNFINISHED.includes(row.state));
+        const shown = rows?.find((row) => row.id === rememberedRun(path)) ?? (goes && goes === rows?.[0] ? goes : undefined);
+        if (shown && store.get().document?.path === path && !store.get().run) commands.showRun(shown);
+      });
       if (!laying || inTime) return;
       dispatch({ type: "laying" });
       const laid = await laying;
@@ -381,23 +410,48 @@ export function createCommands(store: Store, layout: Layout) {
 
     async run(inputs: Record<string, Json>, part: { only?: string; from?: string } = {}): Promise<void> {
       const document = current();
-      const asked = await quietly(() => api.run({ path: document.path, inputs, ...part }));
-      if (!asked) return;
-      stopRun?.();
-      const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
-      const what = part.only ? `${title(part.only)} alone` : part.from ? `from ${title(part.from)}` : "";
-      dispatch({ type: "run", run: started(asked.run, what) });
-      dispatch({ type: "panel", panel: "run" });
-      const stop = followRun(
-        asked.run,
-        (picture) => {
-          dispatch({ type: "picture", run: asked.run, picture });
-          if (picture.ended) stop();
-        },
-        (connected) => dispatch({ type: "running", run: asked.run, connected }),
+      const asked = await quietly(() =>
+        api.run({ path: document.path, inputs, ...part }).catch((error: unknown) => {
+          if (!(error instanceof Refused && error.busy.length)) throw error;
+          dispatch({ type: "busy", busy: error.busy });
+          return undefined;
+        }),
       );
-      stopRun = stop;
+      if (!asked) return;
+      dispatch({ type: "busy", busy: [] });
+      showRun(asked.run, whatRan(document, part.only, part.from));
     },
+
+    /** Ask for the runs of the file. */
+    runs: async (): Promise<readonly RunRow[] | undefined> => {
+      const { path } = current();
+      const told = await quietly(() => api.runs(path));
+      if (told && store.get().document?.path === path) dispatch({ type: "runs", rows: told.runs, note: told.note });
+      return told?.runs;
+    },
+
+    showRun: (row: RunRow): void => showRun(row.id, whatRan(current(), row.only, row.from)),
+
+    /** Continue a run that no process drives. */
+    resumeRun: (row: RunRow) =>
+      quietly(async () => {
+        await api.resume(row.id);
+        commands.showRun(row);
+      }),
+
+    cancelRun: (row: RunRow) =>
+      quietly(async () => {
+        await api.cancel(row.id);
+        dispatch({ type: "busy", busy: store.get().busy.filter((each) => each.id !== row.id) });
+        await commands.runs();
+      }),
+
+    deleteRun: (row: RunRow) =>
+      quietly(async () => {
+        await api.deleteRun(row.id);
+        if (store.get().run?.id === row.id) commands.clearRun();
+        await commands.runs();
+      }),
 
     /** Answer a question of the run with JSON text. */
     answer: (question: string, json: string) =>
@@ -416,6 +470,7 @@ export function createCommands(store: Store, layout: Layout) {
 
     clearRun(): void {
       stopRun?.();
+      rememberRun(current().path, null);
       dispatch({ type: "run", run: null });
     },
 
@@ -424,7 +479,7 @@ export function createCommands(store: Store, layout: Layout) {
     /** What "fix" would do about each issue, in their order. */
     fixes: () => api.fixes(current().path).catch(() => null),
 
-    last: (node: string) => quietly(() => api.last(current().path, node)),
+    last: (node: string) => quietly(() => api.last(current().path, node, store.get().run?.id ?? "")),
     candidates: (node: string) => api.candidates(current().path, node).catch(() => []),
     connectable: (source: string, port: number) =>
       api.connectable(current().path, source, port).catch(() => ({}) as Record<string, string | null>),
@@ -448,6 +503,7 @@ export function createCommands(store: Store, layout: Layout) {
         (change) => {
           const { document, saving } = store.get();
           if (!document || change.path !== document.path) return;
+          if (change.runs) void commands.runs();
           if (change.disk && change.disk !== document.disk) dispatch({ type: "disk", disk: change.disk });
           if (change.version !== undefined && change.version > document.version && !saving) {
             void inTurn(async () => {

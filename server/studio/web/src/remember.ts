@@ -1,4 +1,4 @@
-// Places of cards that a person chose, kept by the browser; a file of a workflow has no room for them.
+// Places of cards that a person chose, and the run that a tab shows, kept by the browser; a file of a workflow has no room for them.
 
 import type { Positions } from "./state";
 import type { Point } from "./place";
@@ -29,5 +29,25 @@ export function remembered(document: Document): Record<string, Point> {
     );
   } catch {
     return {};
+  }
+}
+
+const runKey = (path: string): string => `operad-run:${path}`;
+
+/** Keep which run of a file this tab shows; null for none. */
+export function rememberRun(path: string, run: string | null): void {
+  try {
+    if (run) sessionStorage.setItem(runKey(path), run);
+    else sessionStorage.removeItem(runKey(path));
+  } catch {
+    // A browser that keeps nothing.
+  }
+}
+
+export function rememberedRun(path: string): string | null {
+  try {
+    return sessionStorage.getItem(runKey(path));
+  } catch {
+    return null;
   }
 }

@@ -1,6 +1,6 @@
 // A run as the canvas shows it: the spans that the server streams, folded to one state for each node.
 
-import type { Fault, Fields, Question, Round, RunPicture, Span } from "./types";
+import type { Fault, Fields, Question, Round, RunPicture, RunRow, Span } from "./types";
 
 export interface RunState {
   id: string;
@@ -18,6 +18,9 @@ export interface RunState {
   answered: readonly string[];
   result: Fields | null;
   error: string | null;
+  /** A remark, such as that no process drives the run. */
+  note: string;
+  row: RunRow | null;
   state: string;
   ended: boolean;
   connected: boolean;
@@ -38,7 +41,7 @@ export interface NodeRun {
 }
 
 export const started = (id: string, what: string): RunState => ({
-  id, what, spans: [], nodes: {}, outputs: {}, before: {}, rounds: [], questions: [], writing: {}, reused: [], answered: [], result: null, error: null,
+  id, what, spans: [], nodes: {}, outputs: {}, before: {}, rounds: [], questions: [], writing: {}, reused: [], answered: [], result: null, error: null, note: "", row: null,
   state: "running", ended: false, connected: true,
 });
 
@@ -61,8 +64,10 @@ export function merged(run: RunState, picture: RunPicture): RunState {
     outputs: picture.outputs ? { ...run.outputs, ...picture.outputs } : run.outputs,
     result: picture.result ?? run.result,
     error: picture.error ?? run.error,
+    note: picture.note ?? "",
+    row: picture.row ?? run.row,
     ended: picture.ended,
-    state: picture.ended ? (spans[0]?.state ?? "done") : questions.length ? "asking" : "running",
+    state: picture.state ?? run.state,
   };
 }
 
@@ -135,7 +140,7 @@ export function duration(seconds: number): string {
 
 const WORDS: Record<string, string> = {
   done: "done", running: "running", failed: "failed", asking: "waits for an answer", skipped: "skipped", waiting: "waiting",
-  retrying: "retries", stopped: "stopped", cached: "from the cache", kept: "reused", reused: "reused", cancelled: "cancelled",
+  retrying: "retries", stopped: "stopped", cached: "from the cache", kept: "reused", reused: "reused", cancelled: "cancelled", interrupted: "interrupted",
   fell: "failed, went on", stale: "changed since",
 };
 

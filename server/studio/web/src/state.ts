@@ -2,7 +2,7 @@
 
 import { type Point, placed } from "./place";
 import { type RunState, answered, merged } from "./run";
-import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture } from "./types";
+import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture, RunRow } from "./types";
 
 export type Panel = "inspector" | "issues" | "run" | "chat" | "history";
 export type Theme = "system" | "light" | "dark";
@@ -18,6 +18,7 @@ export type Dialog =
   | { kind: "connect"; source: string }
   | { kind: "rename"; node: string }
   | { kind: "export" }
+  | { kind: "runs"; runs: readonly [RunRow, RunRow] }
   | { kind: "help" };
 
 /** What is drawn over the document: a draft of the chat, or two steps compared. */
@@ -73,6 +74,10 @@ export interface State {
   ran: Contents;
   /** The nodes that were changed since. */
   stale: ReadonlySet<string>;
+  /** The runs of the file, those in progress first, and why they are not kept; empty if they are. */
+  runs: { rows: readonly RunRow[]; note: string };
+  /** The runs in progress that kept another one from starting. */
+  busy: readonly RunRow[];
   /** What the run form holds. */
   inputs: Fields;
   toast: Toast | null;
@@ -98,6 +103,8 @@ const staleIn = (document: Document, ran: Contents): ReadonlySet<string> =>
 
 export const NOTHING: Selection = { nodes: [], edges: [] };
 
+const NO_RUNS = { rows: [], note: "" };
+
 export const initialState = (theme: Theme): State => ({
   files: null,
   catalogue: new Map(),
@@ -114,6 +121,8 @@ export const initialState = (theme: Theme): State => ({
   run: null,
   ran: {},
   stale: new Set(),
+  runs: NO_RUNS,
+  busy: [],
   inputs: {},
   toast: null,
   opening: null,
@@ -144,6 +153,8 @@ export type Action =
   | { type: "planned"; plan: ChatPlan | null }
   | { type: "input"; name: string; value: Json }
   | { type: "run"; run: RunState | null }
+  | { type: "runs"; rows: readonly RunRow[]; note: string }
+  | { type: "busy"; busy: readonly RunRow[] }
   | { type: "picture"; run: string; picture: RunPicture }
   | { type: "running"; run: string; connected: boolean }
   | { type: "answered"; question: string }
@@ -164,7 +175,7 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, inputs: {}, chat: action.chat ?? SILENT, dialog: null, toast: null,
+        overlay: null, run: null, runs: NO_RUNS, busy: [], inputs: {}, chat: action.chat ?? SILENT, dialog: null, toast: null,
       };
     case "closed":
       return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
@@ -203,6 +214,10 @@ export function reduce(state: State, action: Action): State {
       return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
     case "run":
       return { ...state, run: action.run, ran: contentsOf(state.document), stale: new Set() };
+    case "runs":
+      return { ...state, runs: { rows: action.rows, note: action.note } };
+    case "busy":
+      return { ...state, busy: action.busy };
     case "picture":
       return state.run?.id === action.run ? { ...state, run: merged(state.run, action.picture) } : state;
     case "running":

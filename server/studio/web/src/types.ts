@@ -263,6 +263,23 @@ export interface RunPicture {
   writing?: Record<string, string>;
   result?: Fields | null;
   error?: string | null;
+  state?: string;
+  note?: string;
+  row?: RunRow;
+}
+
+/** A run in the list of a file's runs. */
+export interface RunRow {
+  id: string;
+  file: string;
+  state: string;
+  /** The node that ran alone, or at which the run began; empty for the whole workflow. */
+  only: string;
+  from: string;
+  inputs: string;
+  started: number;
+  seconds: number;
+  usage: { calls: number; prompt_tokens: number; completion_tokens: number; cost: number | null };
 }
 
 export interface LastRun {

@@ -9,6 +9,10 @@ import type { Fields, Input, Json } from "../types";
 import { ValuesView, Writing } from "../values/ValueView";
 import { InputField } from "./InputField";
 import { QuestionForm } from "./QuestionForm";
+import { Busy, Runs } from "./Runs";
+
+/** Characters above which a value of a run, which may be cut, is not put into the form again. */
+const MOST_REPEATED = 100_000;
 
 export function RunPanel(): ReactElement | null {
   const document = useStudio((state) => state.document);
@@ -27,9 +31,15 @@ export function RunPanel(): ReactElement | null {
   const inputs = document.inputs ?? [];
   const errors = document.issues.filter((issue) => issue.severity === "error").length;
   const going = run !== null && !run.ended;
+  const start = run?.outputs[document.nodes.find((node) => node.type === "start" && !node.parent)?.id ?? ""] ?? {};
+  /** What the form holds for an input: at first, the value in the run that is shown, unless that is a file or too long. */
+  const valueOf = ({ name, type, default: standard = null }: Input): Json => {
+    const ran = type.includes("file") || String(start[name]).length >= MOST_REPEATED ? null : start[name];
+    return (name in values ? values[name] : ran) ?? standard;
+  };
   const given = (): Fields => Object.fromEntries(
     inputs.flatMap((input): [string, Json][] => {
-      const value = values[input.name] ?? input.default ?? null;
+      const value = valueOf(input);
       return value === null || value === "" ? (input.type === "string" && input.required ? [[input.name, ""]] : []) : [[input.name, value]];
     }),
   );
@@ -42,7 +52,7 @@ export function RunPanel(): ReactElement | null {
     <div className="run">
       <form onSubmit={submit} aria-label="Run">
         {inputs.map((input: Input) => (
-          <InputField key={input.name} input={input} value={values[input.name] ?? input.default ?? null} change={(value) => dispatch({ type: "input", name: input.name, value })} />
+          <InputField key={input.name} input={input} value={valueOf(input)} change={(value) => dispatch({ type: "input", name: input.name, value })} />
         ))}
         {!inputs.length && <p className="soft">This workflow has no inputs.</p>}
         {errors > 0 && (
@@ -59,9 +69,11 @@ export function RunPanel(): ReactElement | null {
               <button type="button" disabled={going} title="What comes before is reused from the last run" onClick={() => void commands.run(given(), { from: selected })}>Run from here</button>
             </>
           )}
+          {run?.row && run.ended && run.state === "interrupted" && <button type="button" onClick={() => run.row && void commands.resumeRun(run.row)}><Icon name="redo" size={14} /> Continue</button>}
           {going && <button type="button" onClick={() => void commands.cancel()}><Icon name="stop" size={14} /> Cancel</button>}
         </div>
       </form>
+      <Busy />
       {run && (
         <section className="result" ref={result} aria-label="Result" aria-live="polite">
           <header>
@@ -76,10 +88,12 @@ export function RunPanel(): ReactElement | null {
           {!run.ended && Object.entries(run.writing).map(([node, text]) => (
             <section key={node} aria-label={`Text of ${title(node)}`}><h3>{title(node)} writes</h3><Writing text={text} /></section>
           ))}
+          {run.note && <p className="notice">{run.state === "asking" ? "The studio that ran it has ended; your answer continues it." : "The studio that ran it has ended before the run. What had finished is kept: Continue runs the rest."}</p>}
           {run.error && <p className="fault error">{run.error}</p>}
           {run.result && <ValuesView values={run.result} />}
         </section>
       )}
+      <Runs />
     </div>
   );
 }
