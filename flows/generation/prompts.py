@@ -429,7 +429,9 @@ def to_mend(
     rules, shown_findings = f"{text('mend')} {text('change')}", findings_in_short(findings)
     names = [graph.by_id[node_id].type for node_id in ids if node_id in graph.by_id]
     # findings on unknown types list all types, and those on names speak of the request
-    about_types = "\n".join(each for each in findings if not each.startswith(("[unknown-type]", "[variable]", "[name]")))
+    about_types = "\n".join(
+        each for each in findings if not each.startswith(("[unknown-type]", "[variable]", "[name]"))
+    )
     names += [name for name in offer.types if re.search(rf"\b{re.escape(name)}\b", about_types)]
     ids_to_change = ", ".join(sorted((allowed or set()) & graph.by_id.keys()))
     changeable = "" if allowed is None else f"{ids_to_change}, and nodes that you add".removeprefix(", and ")

@@ -167,7 +167,7 @@ def plan(data: bytes) -> None:
     said = normal_plan(read_object(text_of(data), PLAN_KEYS), graph(), NODE_TYPES)
     planned = read_plan(said)
     if not said["faults"]:
-        made = drafted_graph(planned, {}, graph(), NODE_TYPES)
+        made = drafted_graph(planned, graph(), NODE_TYPES)
         known()["operad"].check(made)
 
 

@@ -74,7 +74,7 @@ def test_a_fix_mends_an_issue_and_undo_brings_it_back(page):
         "button", name='Fix: change variables.said of 3 from "2.outputt" to "2.output"'
     )
     fix.click()
-    page.tab.get_by_text("No issues. The workflow can run.").wait_for()
+    page.tab.get_by_text("The static check finds no issues.").wait_for()
     assert page.node("3").locator(".card-issues").count() == 0
     assert page.params("3")["variables"] == [["said", ["output", "2"]]]
     page.node("3").focus()
