@@ -23,6 +23,7 @@ from operad.configs.capabilities import Trust, UntrustedError, told
 from operad.configs.loader import load
 from operad.configs.read_capabilities import require_trust
 from operad.flows.assemble import assemble
+from operad.flows.edit import difference
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
@@ -386,11 +387,19 @@ class Runs:
             current = run.version
             if current != sent:
                 data = run.told(since)
+                if sent is None:
+                    data["changed"] = await asyncio.to_thread(self._changed_since, run)
                 yield f"id: {data['version']}\ndata: {to_json(data)}\n\n".encode()
                 since, sent = data["version"], current
                 if current[1]:
                     return
             await asyncio.sleep(PACE)
+
+    def _changed_since(self, run: StudioRun) -> list[str]:
+        """Return the nodes of a run that have changed in the file since."""
+        changes = difference(run.values.graph, self._find({"path": run.file}).content.graph)
+        ends = [edge.target for edge in (*changes.edges_added, *changes.edges_removed)]
+        return sorted({*(change.node for change in changes.changed), *ends})
 
     async def _answer(self, request: Request) -> Response:
         run, body = await self._run(request), await json_body(request)

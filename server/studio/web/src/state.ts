@@ -101,6 +101,12 @@ const contentsOf = (document: Document | null): Contents => {
 const staleIn = (document: Document, ran: Contents): ReadonlySet<string> =>
   new Set(Object.entries(contentsOf(document)).filter(([id, content]) => ran[id] !== content).map(([id]) => id));
 
+/** The marks of a run that is shown again, with the nodes that were changed since it began. */
+const since = (state: State, changed: readonly string[] = []): Pick<State, "ran" | "stale"> => {
+  const ran = Object.fromEntries(Object.entries(state.ran).filter(([id]) => !changed.includes(id)));
+  return { ran, stale: new Set([...state.stale, ...changed]) };
+};
+
 export const NOTHING: Selection = { nodes: [], edges: [] };
 
 const NO_RUNS = { rows: [], note: "" };
@@ -219,7 +225,7 @@ export function reduce(state: State, action: Action): State {
     case "busy":
       return { ...state, busy: action.busy };
     case "picture":
-      return state.run?.id === action.run ? { ...state, run: merged(state.run, action.picture) } : state;
+      return state.run?.id === action.run ? { ...state, ...since(state, action.picture.changed), run: merged(state.run, action.picture) } : state;
     case "running":
       return state.run?.id === action.run ? { ...state, run: { ...state.run, connected: action.connected } } : state;
     case "answered":

@@ -258,6 +258,8 @@ export interface RunPicture {
   judges?: string[];
   /** Nodes whose outputs of an earlier run are used again. */
   reused?: string[];
+  /** Nodes that have changed since the run began, in the first picture of a run. */
+  changed?: string[];
   questions?: Question[];
   /** Texts that models are writing, by node. */
   writing?: Record<string, string>;

@@ -95,6 +95,20 @@ def test_a_node_that_was_changed_since_the_run_says_so_until_it_is_as_before(ope
     page.tab.wait_for_selector('.react-flow__node[data-id="2"] .card[data-state="done"]')
 
 
+def test_a_node_that_was_changed_since_the_run_says_so_after_a_reload(opened):
+    page = opened(FIVE)
+    run(page)
+    page.tab.wait_for_selector('.react-flow__node[data-id="2"] .card[data-state="done"]')
+    page.node("2").dblclick()
+    page.editor("Template").click()
+    page.press("Control+End")
+    page.tab.keyboard.type(" now")
+    page.saved()
+    page.tab.reload()
+    page.tab.wait_for_selector('.react-flow__node[data-id="2"] .card[data-state="stale"]')
+    page.tab.wait_for_selector('.react-flow__node[data-id="4"] .card[data-state="done"]')
+
+
 def test_a_request_that_failed_and_took_its_error_branch_is_not_shown_as_done(tmp_path, browser):
     ask = NodeSpec("2", "request", {"method": "get", "url": "http://127.0.0.1:9/", "failure": {"then": "branch"}})
     start = NodeSpec("1", "start", {"variables": []})

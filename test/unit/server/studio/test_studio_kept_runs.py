@@ -97,6 +97,22 @@ experts:
 """
 
 
+def test_a_run_that_is_looked_at_names_the_nodes_that_were_changed_since(opened):
+    def changed(studio):
+        return next(studio.messages(f"data/runs/{runs(studio)[0]['id']}/changes"))["changed"]
+
+    with opened() as studio:
+        studio.run(inputs={"topic": "rain"})
+        assert changed(studio) == []
+        studio.apply(
+            studio.open(),
+            {"op": "set", "node": "3", "path": "template", "value": "Hi {{ said }}"},
+            {"op": "disconnect", "source": "4", "target": "5"},
+        )
+    with opened() as studio:
+        assert changed(studio) == ["3", "5"]
+
+
 def _verdict(status, *blamed):
     fault = {"wrong": "Nine words", "right": "Four words", "lesson": "At most four words.", "sure": True}
     faults = [{"operator": operator, **fault} for operator in blamed]
