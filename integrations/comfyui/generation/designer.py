@@ -8,6 +8,9 @@ outputs. `use` sets the server's classes, which are too many to be part of a job
 from __future__ import annotations
 
 import asyncio
+import io
+import json
+import tokenize
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple, cast
 
@@ -23,12 +26,13 @@ from operad.flows.node_graph import NodeGraph
 from operad.integrations.comfyui.formats import Definitions
 from operad.integrations.comfyui.generation import prompts
 from operad.integrations.comfyui.generation.classes import by_category, in_full, in_short, offered
-from operad.integrations.comfyui.generation.drafts import Draft, read_answer, read_lines
+from operad.integrations.comfyui.generation.drafts import ID, Draft, read_answer, read_lines
 from operad.integrations.comfyui.generation.findings import findings, known, lines_in, missing_files
 from operad.integrations.comfyui.generation.rules import mend
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask
+from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean
 from operad.runtime.values.fault import lesson_of
 from operad.runtime.values.message import Job, WorkflowMessage
@@ -58,7 +62,7 @@ CHOICE_FORM = AnswerSchema.unchecked(
 LINES_FORM = AnswerSchema.unchecked(
     object_schema(
         {
-            "reasoning": {"type": "string", "description": "What each finding comes from, and what mends it."},
+            "reasoning": {"type": "string", "description": "In short: what changes, and where."},
             "lines": {
                 "type": "array",
                 "items": object_schema({"line": {"type": "integer"}, "code": {"type": "string"}}),
@@ -66,7 +70,7 @@ LINES_FORM = AnswerSchema.unchecked(
         }
     )
 )
-"""Form of an answer that mends code: the lines that change."""
+"""Form of an answer that changes code: the lines that change."""
 
 
 class KnowsClasses:
@@ -120,13 +124,9 @@ class DesignRequest(NamedTuple):
         return list(dict.fromkeys(spec.type for spec in self.base.graph.nodes))
 
     @property
-    def shown(self) -> list[Part]:
-        """Prompt parts with the existing code and the earlier instructions."""
-        code = "".join(f"{line}\n" for line in self.base.lines)
-        return [
-            Part("The existing workflow", shared.fence(code) if code else "", keep=True),
-            Part("Earlier requests", shared.listed(self.rounds[:-1])),
-        ]
+    def earlier(self) -> Part:
+        """Prompt part with the earlier instructions."""
+        return Part("Earlier requests", shared.listed(self.rounds[:-1]))
 
 
 class SelectClasses(Stage, KnowsClasses):
@@ -154,7 +154,7 @@ class SelectClasses(Stage, KnowsClasses):
                 Part("All classes, by category", shared.fence(by_category(names, self.definitions))),
                 Part("Some classes, with inputs and outputs", shared.fence(in_short(names, self.definitions))),
                 Part("Classes of the existing workflow", ", ".join(request.classes)),
-                *request.shown[1:],
+                request.earlier,
             ],
             prompts.SELECT_TOKENS,
         )
@@ -197,7 +197,7 @@ class SelectClasses(Stage, KnowsClasses):
 
 
 class DraftCode(Stage, KnowsClasses):
-    """Writes the code of a workflow with the chosen classes.
+    """Writes the code of a workflow with the chosen classes, or the changed lines of an existing one.
 
     Outputs:
         comfyui_code: The code; absent if there is none.
@@ -208,30 +208,33 @@ class DraftCode(Stage, KnowsClasses):
     """
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
-        """Ask the model for the whole code; if the answer contains no code, ask again."""
+        """Ask the model for the code, or for the lines that change; if the answer contains none, ask again."""
         chosen = _chosen(call.messages)
         if not chosen:
             failure = str(call.messages[-1].outputs.get("failure", _NONE)) if call.messages else _NONE
             return self._message(call.job, failure, failure=failure, **_said(call.messages))
         request = self.request_of(call.job)
+        before = request.base.lines
         names = dict.fromkeys([*request.classes, *chosen])
-        rules = prompts.DRAFT_RULES + (f"\n{prompts.EDIT_RULES}" if request.base.lines else "")
         parts = shared.fit(
             [
-                Part("Rules", rules, keep=True),
-                request.shown[0],
+                Part("Rules", prompts.CHANGE_RULES if before else prompts.DRAFT_RULES, keep=True),
+                Part("The existing workflow", prompts.numbered(before), keep=True),
                 Part("Classes", shared.fence(in_full(names, self.definitions))),
-                request.shown[1],
-                Part("An example of the form", "" if request.base.lines else shared.fence(prompts.EXAMPLE)),
+                request.earlier,
+                Part("An example of the form", "" if before else shared.fence(prompts.EXAMPLE)),
             ],
             prompts.DRAFT_TOKENS,
         )
         sizes = shared.sizes(parts)
 
         async def attempt(failure: str) -> Draft:
+            task = task_of(call.job, parts, LINES_FORM if before else TEXT_FORM, [call.lesson, failure])
             try:
-                answer = await ask(call.reasoner, task_of(call.job, parts, TEXT_FORM, [call.lesson, failure]))
-                return read_answer(answer, self.definitions, request.base.graph)
+                if before:
+                    code = _with_changed_lines(before, await _ask_lines(call.reasoner, task))
+                    return read_lines(code, self.definitions, request.base.graph)
+                return read_answer(await ask(call.reasoner, task), self.definitions, request.base.graph)
             except AnswerError as error:
                 raise UnfitError(describe(error)) from error
 
@@ -282,7 +285,7 @@ class MendCode(Stage, KnowsClasses):
         else:  # `call.lesson` also contains the findings of earlier rounds
             told = lesson_of(call.rejection.faults) if call.rejection else ""
             newest = told if findings_in(told) else call.lesson
-            draft, repairs, extra = await self._ask_lines(
+            draft, repairs, extra = await self._ask_mended(
                 call.reasoner, call.job, before, request, newest, _chosen(messages)
             )
         return self._message(
@@ -297,7 +300,7 @@ class MendCode(Stage, KnowsClasses):
             **extra,
         )
 
-    async def _ask_lines(
+    async def _ask_mended(
         self, reasoner: Reasoner, job: Job, before: Draft, request: DesignRequest, lesson: str, chosen: Sequence[str]
     ) -> tuple[Draft, list[str], dict[str, JsonValue]]:
         """Return the code with a model's changes, unchanged if these improve nothing, the repairs, and more outputs."""
@@ -322,8 +325,7 @@ class MendCode(Stage, KnowsClasses):
 
         async def attempt(fault: str) -> tuple[Draft, list[str], list[dict[str, Any]]]:
             try:
-                answer = await ask(reasoner, task_of(job, parts, LINES_FORM, [fault]))
-                lines = cast("list[dict[str, Any]]", LINES_FORM.validate(answer)["lines"])
+                lines = await _ask_lines(reasoner, task_of(job, parts, LINES_FORM, [fault]))
                 text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, request.base.graph)
                 draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
@@ -347,6 +349,18 @@ class MendCode(Stage, KnowsClasses):
         return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
 
 
+async def _ask_lines(reasoner: Reasoner, task: Task) -> list[dict[str, Any]]:
+    """Ask a model for lines that change.
+
+    Raises:
+        AnswerError: The answer has no lines; the message has its words.
+    """
+    answer = await ask_object(reasoner, task, ("lines",))
+    if words := words_of(answer):
+        raise AnswerError(f"the model changed no line, and said: {words}")
+    return cast("list[dict[str, Any]]", LINES_FORM.validate(json.dumps(answer))["lines"])
+
+
 def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:
     graph, repairs = mend(draft.graph, draft.definitions, request.base.graph)
     settled = Draft(graph, draft.unread, draft.definitions)
@@ -357,7 +371,7 @@ def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any
     """Return the code with lines changed; several changes of the same line follow each other.
 
     Raises:
-        AnswerError: A line does not exist, or no line was changed.
+        AnswerError: A line does not exist, has the id of another one that stays, or no line was changed.
     """
     lines_by_number: dict[int, list[str]] = {number: [line] for number, line in enumerate(lines, 1)}
     next_number = len(lines) + 1
@@ -366,9 +380,30 @@ def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any
     if missing or not changes:
         what = f"there is no line {missing[0]}" if missing else "no line was changed"
         raise AnswerError(f"{what}; lines are 1 to {next_number - 1}, and {next_number} adds some")
-    for number in {change["line"] for change in changes}:
+    numbers = {change["line"] for change in changes}
+    staying = {
+        node_id: number for number, line in enumerate(lines, 1) if number not in numbers and (node_id := _id_of(line))
+    }
+    for change in changes:
+        if own := staying.get(_id_of(str(change["code"]))):  # a number that is off by one would replace another node
+            raise AnswerError(f"line {change['line']}: the id after # is that of line {own}, which stays; give its own")
+    for number in numbers:
         lines_by_number[number] = [str(change["code"]).strip() for change in changes if change["line"] == number]
     return "\n".join(line for number in sorted(lines_by_number) for line in lines_by_number[number] if line)
+
+
+def _id_of(line: str) -> str:
+    """Return the id in the comment of a line of code; empty if there is none."""
+    try:
+        comments = [
+            token.string
+            for token in tokenize.generate_tokens(io.StringIO(line).readline)
+            if token.type == tokenize.COMMENT
+        ]
+    except (tokenize.TokenError, SyntaxError):
+        return ""
+    words = comments[-1].removeprefix("#").split() if comments else []
+    return words[0] if words and ID.fullmatch(words[0]) else ""
 
 
 def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:

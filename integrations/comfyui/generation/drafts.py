@@ -50,7 +50,7 @@ _FENCE = re.compile(r"^[ \t]*(`{3,}(?!`)|~{3,}(?!~))[^\n]*\n(.*?)(?:^[ \t]*\1|\Z
 _STATEMENT_START = re.compile(r"[^\W\d]")
 _CALL = re.compile(r"(?:[^\W\d]\w*(?:\s*,\s*[^\W\d]\w*)*\s*=\s*)?[^\W\d]\w*\(")
 _ASSIGNED = re.compile(r"(\w+(?:, \w+)*) = ")
-_ID = re.compile(r"\d+(?::\d+)*")
+ID = re.compile(r"\d+(?::\d+)*")
 
 
 class Unread(NamedTuple):
@@ -229,13 +229,13 @@ def _renamed(graph: NodeGraph, base_ids: Mapping[str, str], taken: set[str]) -> 
     nodes: list[NodeSpec] = []
     for spec in graph.nodes:
         if spec.id not in new_ids:
-            needs_id = spec.id in taken or not _ID.fullmatch(spec.id)
+            needs_id = spec.id in taken or not ID.fullmatch(spec.id)
             new_ids[spec.id] = next(free) if needs_id else spec.id
         nodes.append(
             replace(
                 spec,
                 id=new_ids[spec.id],
-                extra=spec.extra if spec.id in base_ids or _ID.fullmatch(spec.id) else _with_id_in_title(spec),
+                extra=spec.extra if spec.id in base_ids or ID.fullmatch(spec.id) else _with_id_in_title(spec),
             )
         )
     edges = [replace(e, source=new_ids.get(e.source, e.source), target=new_ids[e.target]) for e in graph.edges]

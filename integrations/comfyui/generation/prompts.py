@@ -26,26 +26,32 @@ Classes marked "api node" are paid services: choose them only if the user asks f
 SELECT_EDIT_RULES = """\
 A workflow exists already, and the job changes it. Name all classes of the changed workflow, also those that remain."""
 
-DRAFT_RULES = """\
-You write a ComfyUI workflow as code. The code is parsed, not run. Each line calls one class; a line comes after the \
-lines whose outputs it uses.
+_CODE = """\
+The code is parsed, not run. Each line calls one class; a line comes after the lines whose outputs it uses.
 - Left of =, write one variable for each output of the class, in order. Right of it, write the inputs as keywords.
 - An input is a literal, or a variable of an earlier line. Functions, loops, arithmetic and comments are not allowed.
 - Write every required input. Write options exactly as they are listed; long lists are \
 shortened. Use only the classes and inputs listed below. \
 Leave out optional inputs that the user did not ask for: they keep their defaults.
 - Write prompts in full detail, as the user would want them. Save or show every result at the end.
+"""
+
+_LINES = """\
+Answer with changed lines only, each as its number and its new code. Empty code deletes the line; several lines with one \
+number replace it, in order. The number after the last line adds lines at the end. Keep the id after # of a line that stays; \
+new lines have none."""
+
+DRAFT_RULES = f"""\
+You write a ComfyUI workflow as code. {_CODE}\
 Answer with the complete code between ```python and ```, and nothing else."""
 
-EDIT_RULES = """\
-A workflow exists already. Write the complete changed workflow. Copy unchanged lines verbatim. Unchanged and changed \
-lines keep their id after #; new lines have none."""
+CHANGE_RULES = f"""\
+You change a ComfyUI workflow, which is shown as code, as the job asks, and nothing else. {_CODE}\
+{_LINES}"""
 
-FIX_RULES = """\
+FIX_RULES = f"""\
 You correct the code of a ComfyUI workflow. Each line calls one class, with inputs as keywords and values as literals. \
-Correct the listed findings and change nothing else. Answer with changed lines only, each as its number and its new \
-code. Empty code deletes the line; several lines replace it. The number after the last line adds lines at the end. \
-Keep the id after #."""
+Correct the listed findings and change nothing else. {_LINES}"""
 
 EXAMPLE = """\
 MODEL_1, CLIP_1, VAE_1 = CheckpointLoaderSimple(ckpt_name='sd_xl_base_1.0.safetensors')

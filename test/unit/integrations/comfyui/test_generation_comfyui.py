@@ -23,7 +23,7 @@ from operad.integrations.comfyui.formats import (
 from operad.integrations.comfyui.generation import prompts
 from operad.integrations.comfyui.generation.classes import MOST_OFFERED, offered
 from operad.integrations.comfyui.generation.designer import MendCode
-from operad.integrations.comfyui.generation.drafts import MAX_LINES, Draft, read_answer
+from operad.integrations.comfyui.generation.drafts import MAX_LINES, Draft, read_answer, read_lines
 from operad.integrations.comfyui.generation.findings import findings
 from operad.integrations.comfyui.generation.generate import ComfyDesigner, continued
 from operad.integrations.comfyui.generation.rules import mend
@@ -97,14 +97,16 @@ def lines(*changes):
 class Model:
     """Answers each stage from a list of its own; the last answer again and again."""
 
-    def __init__(self, draft=(CODE,), mend=(), select=(CHOSEN,)):
-        self.answers = {"select": list(select), "draft": list(draft), "mend": list(mend)}
+    def __init__(self, draft=(CODE,), mend=(), select=(CHOSEN,), change=()):
+        self.answers = {"select": list(select), "draft": list(draft), "mend": list(mend), "change": list(change)}
         self.asked = []
 
     def __call__(self, request):
         form = (request.get("response_format") or {}).get("json_schema", {}).get("schema", {}).get("properties", {})
-        stage = "select" if "classes" in form else "mend" if "lines" in form else "draft"
-        self.asked.append((stage, "\n".join(str(message["content"]) for message in request["messages"])))
+        told = "\n".join(str(message["content"]) for message in request["messages"])
+        changes = "mend" if "### Findings" in told else "change"
+        stage = "select" if "classes" in form else changes if "lines" in form else "draft"
+        self.asked.append((stage, told))
         left = self.answers[stage]
         answer = left.pop(0) if len(left) > 1 else left[0]
         return Say(answer if isinstance(answer, str) else json.dumps(answer))
@@ -333,6 +335,22 @@ def test_a_line_that_there_is_not_is_told():
     assert "there is no line 99; lines are 1 to 7, and 8 adds some" in model.told("mend")[1]
 
 
+def test_the_code_of_another_line_is_not_put_in_the_place_of_one():
+    off_by_one = lines((4, CODE.splitlines()[2].replace("lighthouse", "ship")))
+    right = lines((3, CODE.splitlines()[2].replace("lighthouse", "ship")))
+    model = Model(change=[off_by_one, right])
+    made = design(model, "A ship.", load(CODE.encode()))
+    assert made.accepted
+    assert "line 4: the id after # is that of line 3" in model.told("change")[1]
+    assert [change.node for change in made.changes.changed] == ["2"]
+
+
+def test_a_refusal_to_change_code_is_shown():
+    made = design(Model(change=["I cannot change that."]), "A ship.", load(CODE.encode()))
+    assert (made.made, made.accepted) == (False, False)
+    assert "I cannot change that." in made.findings[0]
+
+
 # Hostile answers
 
 
@@ -440,15 +458,16 @@ def page():
 
 def test_a_change_keeps_the_ids_places_and_looks_of_what_stays():
     base = page()
-    changed = CODE.replace("a lighthouse", "a harbour").replace(
-        "Save(prefix='picture', images=IMAGE_1)",
-        "IMAGE_2 = Upscale(image=IMAGE_1, factor=2.0)\nSave(prefix='picture', images=IMAGE_2)",
+    changes = lines(
+        (3, CODE.splitlines()[2].replace("a lighthouse", "a harbour")),
+        (7, "IMAGE_2 = Upscale(image=IMAGE_1, factor=2.0)"),
+        (7, "Save(prefix='picture', images=IMAGE_2)  # 7"),
     )
-    model = Model(draft=[changed], select=[{"reasoning": "", "classes": ["Upscale"]}])
+    model = Model(change=[changes], select=[{"reasoning": "", "classes": ["Upscale"]}])
     made = design(model, "A harbour instead, and twice as large.", base)
     assert made.accepted, made.findings
-    assert "Mind the light" not in model.told("draft")[0]
-    assert CODE.splitlines()[1] + " Empty\n" in model.told("draft")[0]
+    assert "Mind the light" not in model.told("change")[0]
+    assert "2: " + CODE.splitlines()[1] + " Empty\n" in model.told("change")[0]
     assert made.graph.instructions == ("A harbour instead, and twice as large.",)
     assert all(made.graph.by_id[each] is base.by_id[each] for each in ("1", "3", "4", "5", "6", "50"))
     assert [spec.type for spec in made.changes.added] == ["Upscale"]
@@ -465,11 +484,14 @@ def test_nodes_are_known_again_whatever_a_model_calls_them():
     base = load(CODE.encode())
     plain = "".join(line.partition("  # ")[0] + "\n" for line in reversed(CODE.splitlines()))
     shuffled = plain.replace("CONDITIONING_1", "good").replace("'normal'", "'karras'")
-    made = design(Model(draft=[shuffled]), "Another scheduler.", base)
-    assert made.accepted
-    assert [spec.id for spec in made.graph.nodes] == [spec.id for spec in base.nodes]
-    assert [spec.id for spec in made.graph.nodes if spec is not base.by_id[spec.id]] == ["5"]
-    assert made.graph.by_id["5"].params["scheduler"] == "karras"
+    graph = continued(read_lines(shuffled, CLASSES, base).code, CODE, base)
+    assert sorted(graph.by_id) == sorted(base.by_id)
+    assert [
+        spec.id
+        for spec in graph.nodes
+        if (spec.type, spec.params) != (base.by_id[spec.id].type, base.by_id[spec.id].params)
+    ] == ["5"]
+    assert graph.by_id["5"].params["scheduler"] == "karras"
 
 
 def test_comments_in_words_are_titles_and_no_ids():
@@ -482,7 +504,8 @@ def test_comments_in_words_are_titles_and_no_ids():
 
 def test_what_was_wrong_before_is_not_found():
     base = load(CODE.replace("Upscale", "Other").replace("'xl.safetensors'", "'none'").encode())
-    made = design(Model(draft=[dump_code(base, CLASSES).replace("lighthouse", "ship")]), "A ship.", base)
+    ship = CODE.splitlines()[2].replace("lighthouse", "ship")
+    made = design(Model(change=[lines((3, ship))]), "A ship.", base)
     assert made.accepted, made.findings
     assert made.graph.by_id["1"] is base.by_id["1"]
 
@@ -573,12 +596,9 @@ def test_a_changed_text_of_an_official_page_changes_one_node(shared_data):
     with ScriptedModel(Model()) as scripted:
         code = str(ComfyDesigner(known, scripted.model).job("x", base).inputs["comfyui_code"])
     old = dump_code(replace(base, nodes=[text], edges=[]), known).partition("text=")[2].split("')")[0]
-    made = design(
-        Model(select=[{"reasoning": "", "classes": ["SaveImage"]}], draft=[code.replace(old, "'a ship")]),
-        "A ship.",
-        base,
-        known,
-    )
+    number, line = next(each for each in enumerate(code.splitlines(), 1) if old in each[1])
+    change = lines((number, line.replace(old, "'a ship")))
+    made = design(Model(select=[{"reasoning": "", "classes": ["SaveImage"]}], change=[change]), "A ship.", base, known)
     assert made.accepted, made.findings
     assert [spec.id for spec in made.graph.nodes if spec is not base.by_id[spec.id]] == [text.id]
 
@@ -612,7 +632,9 @@ def test_the_command_writes_code(operad):
 
 def test_the_command_changes_a_page_and_says_what(operad, tmp_path):
     (tmp_path / "page.comfyui.json").write_bytes(dump(page(), CLASSES))
-    changed = Model(draft=[CODE.replace("lighthouse", "harbour").replace("xl.", "other.")])
+    old = CODE.splitlines()
+    changes = lines((1, old[0].replace("xl.", "other.")), (3, old[2].replace("lighthouse", "harbour")))
+    changed = Model(change=[changes])
     given = ["--continue", "page.comfyui.json", "-o", "new.comfyui.json", "--object-info", "classes.json"]
     status, out, err = operad(changed, "A harbour.", *given)
     assert status == 0, err
