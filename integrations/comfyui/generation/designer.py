@@ -67,10 +67,12 @@ LINES_FORM = AnswerSchema.unchecked(
                 "type": "array",
                 "items": object_schema({"line": {"type": "integer"}, "code": {"type": "string"}}),
             },
+            "notes": {"type": "array", "items": {"type": "string"}},
         }
     )
+    | {"required": ["reasoning", "lines"]}
 )
-"""Form of an answer that changes code: the lines that change."""
+"""Form of an answer that changes code: the lines that change, and notes for the user."""
 
 
 class KnowsClasses:
@@ -226,14 +228,15 @@ class DraftCode(Stage, KnowsClasses):
             ],
             prompts.DRAFT_TOKENS,
         )
-        sizes = shared.sizes(parts)
+        sizes, notes = shared.sizes(parts), list[str]()
 
         async def attempt(failure: str) -> Draft:
+            nonlocal notes
             task = task_of(call.job, parts, LINES_FORM if before else TEXT_FORM, [call.lesson, failure])
             try:
                 if before:
-                    code = _with_changed_lines(before, await _ask_lines(call.reasoner, task))
-                    return read_lines(code, self.definitions, request.base.graph)
+                    lines, notes = await _ask_lines(call.reasoner, task)
+                    return read_lines(_with_changed_lines(before, lines), self.definitions, request.base.graph)
                 return read_answer(await ask(call.reasoner, task), self.definitions, request.base.graph)
             except AnswerError as error:
                 raise UnfitError(describe(error)) from error
@@ -243,7 +246,7 @@ class DraftCode(Stage, KnowsClasses):
         except UnfitError as unfit:
             said = _said(call.messages)
             return self._message(call.job, str(unfit), failure=str(unfit), classes=chosen, prompt=sizes, **said)
-        outputs = {CODE: draft.code, "repairs": [*map(str, draft.repairs)], **_said(call.messages)}
+        outputs = {CODE: draft.code, "repairs": [*map(str, draft.repairs)], **_said(call.messages, notes)}
         return self._message(call.job, draft.code, classes=chosen, prompt=sizes, **outputs)
 
 
@@ -296,7 +299,7 @@ class MendCode(Stage, KnowsClasses):
             classes=_chosen(messages),
             repairs=repairs,
             files=missing_files(draft),
-            **_said(messages),
+            **_said(messages, texts_in(extra.pop("notes", None))),
             **extra,
         )
 
@@ -325,13 +328,14 @@ class MendCode(Stage, KnowsClasses):
 
         async def attempt(fault: str) -> tuple[Draft, list[str], list[dict[str, Any]]]:
             try:
-                lines = await _ask_lines(reasoner, task_of(job, parts, LINES_FORM, [fault]))
+                lines, notes = await _ask_lines(reasoner, task_of(job, parts, LINES_FORM, [fault]))
                 text = _with_changed_lines(before.lines, lines)
                 drafted = read_lines(text, self.definitions, request.base.graph)
                 draft, repairs = await asyncio.to_thread(_repaired, drafted, request)
             except AnswerError as error:
                 extra["refused"] = describe(error)
                 raise UnfitError(describe(error)) from error
+            extra["notes"] = list[JsonValue](notes)
             findings_after = await asyncio.to_thread(findings, draft, request.known)
             if draft.graph.nodes and len(findings_after) < len(findings_before):
                 return draft, repairs, lines
@@ -349,8 +353,8 @@ class MendCode(Stage, KnowsClasses):
         return draft, repairs, {**extra, "lines": cast("list[JsonValue]", lines)}
 
 
-async def _ask_lines(reasoner: Reasoner, task: Task) -> list[dict[str, Any]]:
-    """Ask a model for lines that change.
+async def _ask_lines(reasoner: Reasoner, task: Task) -> tuple[list[dict[str, Any]], list[str]]:
+    """Ask a model for lines that change; return them, and its notes.
 
     Raises:
         AnswerError: The answer has no lines; the message has its words.
@@ -358,7 +362,8 @@ async def _ask_lines(reasoner: Reasoner, task: Task) -> list[dict[str, Any]]:
     answer = await ask_object(reasoner, task, ("lines",))
     if words := words_of(answer):
         raise AnswerError(f"the model changed no line, and said: {words}")
-    return cast("list[dict[str, Any]]", LINES_FORM.validate(json.dumps(answer))["lines"])
+    lines = LINES_FORM.validate(json.dumps(answer))["lines"]
+    return cast("list[dict[str, Any]]", lines), texts_of(answer.get("notes"))
 
 
 def _repaired(draft: Draft, request: DesignRequest) -> tuple[Draft, list[str]]:
@@ -412,7 +417,9 @@ def _chosen(messages: Sequence[WorkflowMessage] | None) -> list[str]:
     return chosen[-1] if chosen else []
 
 
-def _said(messages: Sequence[WorkflowMessage] | None) -> dict[str, Any]:
-    """Return the notes of the choice of classes, and what it leaves out, from the latest message that has them."""
+def _said(messages: Sequence[WorkflowMessage] | None, notes: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the notes and what is left out, of the latest message that has them, with further notes."""
     outputs = next((each.outputs for each in reversed(messages or ()) if "notes" in each.outputs), None)
-    return {key: outputs[key] for key in ("notes", "left_out")} if outputs else {}
+    if outputs is None:
+        return {"notes": list(notes), "left_out": {}} if notes else {}
+    return {"notes": list(dict.fromkeys([*texts_in(outputs["notes"]), *notes])), "left_out": outputs["left_out"]}

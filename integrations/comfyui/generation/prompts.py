@@ -39,7 +39,7 @@ Leave out optional inputs that the user did not ask for: they keep their default
 _LINES = """\
 Answer with changed lines only, each as its number and its new code. Empty code deletes the line; several lines with one \
 number replace it, in order. The number after the last line adds lines at the end. Keep the id after # of a line that stays; \
-new lines have none."""
+new lines have none. `notes` tell the user what you assumed."""
 
 DRAFT_RULES = f"""\
 You write a ComfyUI workflow as code. {_CODE}\

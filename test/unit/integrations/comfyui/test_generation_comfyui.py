@@ -463,9 +463,11 @@ def test_a_change_keeps_the_ids_places_and_looks_of_what_stays():
         (7, "IMAGE_2 = Upscale(image=IMAGE_1, factor=2.0)"),
         (7, "Save(prefix='picture', images=IMAGE_2)  # 7"),
     )
-    model = Model(change=[changes], select=[{"reasoning": "", "classes": ["Upscale"]}])
+    noted = {**changes, "notes": ["Twice as large is a factor of 2."]}
+    model = Model(change=[noted], select=[{"reasoning": "", "classes": ["Upscale"], "notes": ["A harbour by day."]}])
     made = design(model, "A harbour instead, and twice as large.", base)
     assert made.accepted, made.findings
+    assert made.notes == ["A harbour by day.", "Twice as large is a factor of 2."]
     assert "Mind the light" not in model.told("change")[0]
     assert "2: " + CODE.splitlines()[1] + " Empty\n" in model.told("change")[0]
     assert made.graph.instructions == ("A harbour instead, and twice as large.",)
