@@ -2,7 +2,7 @@
 
     python test/example/run_generate.py
 
-`PLANS` and `BUILDS` stand in for a model; with OPENAI_API_KEY set, that model answers instead. The same from the command
+`PLANS` stands in for a model; with OPENAI_API_KEY set, that model answers instead. The same from the command
 line, where it is a conversation without words:
 
     operad generate -o greet.yaml
@@ -20,45 +20,34 @@ FIRST = "The user gives a name (variable name). Write a greeting, and output it 
 SECOND = "Also translate the greeting into French, and output that as well (variable french)."
 
 
-def node(id, type, after, does, change="add", gives=()):
-    return {
-        "id": id, "type": type, "change": change, "does": does, "inside": "",
-        "after": list(after),
-        "gives": [{"name": name, "type": kind} for name, kind in gives],
-    }  # fmt: skip
+def node(id, type, after, does, **params):
+    return {"id": id, "type": type, "does": does, "after": list(after), "params": params}
 
 
 PLANS = [
     [
-        node("1", "start", [], "takes the name", gives=[("name", "string")]),
-        node("2", "llm", ["1"], "greets"),
-        node("3", "end", ["2"], "outputs the greeting"),
+        node("1", "start", [], "takes the name", variables=[{"name": "name", "type": "string"}]),
+        # a slip, which a rule mends
+        node("2", "llm", ["1"], "greets", system="", user="Greet {{#1.nam#}} warmly, in one sentence."),
+        node("3", "end", ["2"], "outputs the greeting", outputs=[{"name": "greeting", "value": "2.text"}]),
     ],
-    [node("4", "llm", ["2"], "translates"), node("3", "end", ["4"], "outputs both", "update")],
+    [
+        node("4", "llm", ["2"], "translates", system="", user="Translate into French: {{#2.text#}}"),
+        node(
+            "3",
+            "end",
+            ["4"],
+            "outputs both",
+            outputs=[{"name": "greeting", "value": "2.text"}, {"name": "french", "value": "4.text"}],
+        ),
+    ],
 ]
-BUILDS = [
-    {
-        "2": {"system": "", "user": "Greet {{#1.nam#}} warmly, in one sentence."},  # a slip, which a rule mends
-        "3": {"outputs": [{"name": "greeting", "value": "2.text"}]},
-    },
-    {
-        "4": {"system": "", "user": "Translate into French: {{#2.text#}}"},
-        "3": {"outputs": [{"name": "greeting", "value": "2.text"}, {"name": "french", "value": "4.text"}]},
-    },
-]
-CONTENT = {"evaluation": "as asked", "findings": []}
 
 
 def answer(request):
-    """Return the scripted answer of a stage in the current round: a plan, parameters of nodes, or a verdict."""
+    """Return the scripted plan of the current round."""
     asked = str(request["messages"][-1]["content"])
-    form = request["response_format"]["json_schema"]["schema"]["properties"]
-    number = 1 if SECOND in asked else 0
-    if form.get("nodes", {}).get("type") == "array":
-        said = {"reasoning": "One node for each thing.", "nodes": PLANS[number], "drop": []}
-    else:
-        said = {"reasoning": "As planned.", "nodes": BUILDS[number]} if "nodes" in form else CONTENT
-    return Say(json.dumps(said))
+    return Say(json.dumps({"nodes": PLANS[1 if SECOND in asked else 0]}))
 
 
 def show(words, design):

@@ -344,7 +344,7 @@ def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     ended(page)
     page.node("3").click()
     page.tab.get_by_role("button", name="Run “Template transform” alone").click()
-    page.tab.get_by_text("Template transform alone").wait_for()
+    page.tab.get_by_text("Template transform alone", exact=True).wait_for()
     ended(page)
     assert states(page)["3"] == "done"
     assert "4" not in {node for node, state in states(page).items() if state == "done"}

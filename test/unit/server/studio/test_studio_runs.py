@@ -181,7 +181,7 @@ def test_a_failed_node_is_told_with_its_error(studio):
     }
     studio.apply(
         studio.open(),
-        {"op": "insert_between", "source": "1", "target": "2", "id": "6", "type": "code", "params": code},
+        {"op": "insert_between", "source": "2", "target": "3", "id": "6", "type": "code", "params": code},
     )
     _, last = studio.run(inputs={"topic": "rain"})
     assert "ZeroDivisionError" in last["error"]
