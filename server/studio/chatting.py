@@ -48,7 +48,6 @@ TOO_SMALL = "the embedded model is too small to plan workflows"
 
 _STAGES = {
     "plan": "Planning the nodes",
-    "write": "Writing the nodes",
     "mend": "Looking over the draft",
 }
 

@@ -111,6 +111,8 @@ def test_a_run_that_is_looked_at_names_the_nodes_that_were_changed_since(opened)
         )
     with opened() as studio:
         assert changed(studio) == ["3", "5"]
+        (studio.folder / "five.yaml").unlink()
+        assert changed(studio) == ["3", "5"], "the studio keeps the content of a file that is gone"
 
 
 def _verdict(status, *blamed):
