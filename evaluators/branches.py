@@ -10,10 +10,10 @@ from typing import Any, NamedTuple, cast
 from json_repair import loads
 
 from operad.flows.check import Checker
+from operad.flows.edit.operation import variables_read
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.conditions import Case, Condition, as_number
-from operad.operators.node_params import readable, references_in
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import ELSE, IfElseParams, StartParams
 from operad.operators.variables import Selector, Text, Variables, VariableType, as_text, fits
@@ -368,15 +368,15 @@ class _ValueCollector:
         if spec.type in SAYING:
             return self._say(selector, value, depth > 0)
         if spec.type == "variable-aggregator":
-            return "".join(self.put(source, value, depth + 1) for source in _sources(spec))
+            return "".join(self.put(source, value, depth + 1) for source in variables_read(spec, NODE_TYPES))
         if spec.type == "iteration" and selector.variable == "item":
-            return self.put(_sources(spec)[0], [value], depth + 1)
+            return self.put(variables_read(spec, NODE_TYPES)[0], [value], depth + 1)
         if spec.type not in ("code", "template-transform", "list-operator", "document-extractor"):
             return f"{selector} comes from a node of type {spec.type}, whose result is not made up"
         self._is_derived = True
         self._named[selector.variable] = value
         self._replaced.append((self._reached.values.get(selector), value))
-        for source in _sources(spec):
+        for source in variables_read(spec, NODE_TYPES):
             fitting = _as_kind(value, _kind(self._checker, source))
             said = self._graph.by_id[source.node].type not in ("start", "document-extractor") or isinstance(value, str)
             if said and fitting is not None:
@@ -417,12 +417,6 @@ class _ValueCollector:
             return [self._with_wanted(each) for each in cast("list[Any]", value)]
         is_telling = isinstance(value, str | int | float) and not isinstance(value, bool) and value != ""
         return next((new for old, new in self._replaced if is_telling and old == value), value)
-
-
-def _sources(spec: NodeSpec) -> list[Selector]:
-    """Return the variables that a node reads."""
-    declared = NODE_TYPES[spec.type].params_type
-    return [reference.selector for reference in references_in(declared, readable(declared, spec.params))]
 
 
 def _listed(selectors: Sequence[Selector]) -> str:

@@ -82,7 +82,7 @@ class DesignEvaluator(Evaluator):
         """Return the findings of the first stage that has any."""
         base, *_ = request_of(call.job)
         contested = contested_in(judged)
-        notes = _texts(judged, "notes")
+        notes = texts_in(judged.outputs.get("notes"))
         known_issues = set(map(essence_of, repair_graph(base, rules={}).lessons)) if base.nodes else set[str]()
         issues = [each for each in repair_graph(graph, rules={}).lessons if essence_of(each) not in known_issues]
         # nodes of an existing workflow that are out of order in its file stay there
@@ -118,7 +118,7 @@ class DesignEvaluator(Evaluator):
             ]
         if remaining := _uncontested(run_issues, contested):
             return _Assessment(2, remaining, notes, not_tried, checks=checks)
-        asked_before, dropped = _texts(judged, "asked"), _texts(judged, "dropped_notes")
+        asked_before, dropped = texts_in(judged.outputs.get("asked")), texts_in(judged.outputs.get("dropped_notes"))
         if not (self._needs_review(call.job, contested) if self._judge is None else self._judge):
             return _Assessment(4, [], notes, not_tried, checks=checks)
         if judged.outputs.get("unchanged") and any(finding.startswith("[judged]") for finding in asked_before):
@@ -188,7 +188,7 @@ class DesignEvaluator(Evaluator):
         left_out = dict(read_plan(fields_of(judged.outputs.get("plan"))).left_out)
         left_out |= {f: why for f, why in contested_in(judged) if f.startswith(LOST)}
         score = 2.0 * stage + (2 / (1 + len(findings)) if findings else 2)
-        told_before = _texts(judged, "told")
+        told_before = texts_in(judged.outputs.get("told"))
         is_over = bool(findings) and all(
             any(_is_same_finding(finding, other) for other in told_before) for finding in findings
         )
@@ -294,12 +294,6 @@ def _is_same_finding(first: str, second: str) -> bool:
         return True
     places = first.partition(":")[0], second.partition(":")[0]
     return first.startswith("[judged]") and places[0] == places[1] and similarity(first, second) >= ALIKE
-
-
-def _texts(message: WorkflowMessage, key: str) -> list[str]:
-    """Return the texts of a list in a message's outputs."""
-    value: Any = message.outputs.get(key)
-    return [str(each) for each in cast("list[Any]", value)] if isinstance(value, list) else []
 
 
 def _line(text: Any) -> str:

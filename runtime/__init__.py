@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from operad.runtime.agents.leader import Leader
     from operad.runtime.durable.file_store import FileStore
     from operad.runtime.durable.ledger import DurableWorkflow
+    from operad.runtime.durable.memory import Memory, Remembered
     from operad.runtime.events.interrupts import interrupt
     from operad.runtime.events.journal import idempotency_key
     from operad.runtime.events.run_context import MissingDepsError, RunContext
@@ -108,6 +109,7 @@ __all__ = [
     "Leader",
     "Limits",
     "Map",
+    "Memory",
     "MiniLM",
     "MissingDepsError",
     "MissingExtraError",
@@ -127,6 +129,7 @@ __all__ = [
     "Profile",
     "Question",
     "Reasoner",
+    "Remembered",
     "Result",
     "Retry",
     "RunContext",
@@ -205,6 +208,7 @@ _HOMES = {
         "tools.toolkit": "Action Toolkit",
         "workflow.records": "transcript",
         "durable.ledger": "DurableWorkflow",
+        "durable.memory": "Memory Remembered",
         "workflow.workflow": "BuiltinWorkflow DbgptWorkflow Workflow",
     }.items()
     for name in names.split()

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from operad.runtime.events import Event
 from operad.runtime.graph.call import JobLike, ReasonerLike
-from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
+from operad.runtime.reasoning.reasoner import Reasoner, own_or, reasoner_of
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import WorkflowMessage
@@ -142,4 +142,4 @@ class Expert(Agent):
 
     def reasoner_in(self, reasoner: Reasoner) -> Reasoner:
         """Return the reasoner of the expert in a leader's run with a reasoner: the expert's own."""
-        return self.reasoner
+        return own_or(self.reasoner, reasoner)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from operad.runtime.durable.file_store import FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 if TYPE_CHECKING:
     from sqlalchemy import URL
@@ -131,4 +132,4 @@ def sqlalchemy() -> Any:
     try:
         return import_module("sqlalchemy")
     except ImportError as error:
-        raise MissingExtraError("durable runs need the extra `durable`: pip install 'operad[durable]'") from error
+        raise MissingExtraError(f"durable runs need the extra `durable`: {pip_install('durable')}") from error

@@ -17,8 +17,8 @@ from operad.runtime.values.fingerprint import fingerprint, name_of, stable_name
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import Job
 
-_IGNORED_ATTRIBUTES = ("knowledge_base", "recommended", "insights", "concurrency", "loop_count")
-"""Attributes that are left out of descriptions: knowledge sources, concurrency, numbers of rounds."""
+_IGNORED_ATTRIBUTES = ("knowledge_base", "long_term_memory", "recommended", "insights", "concurrency", "loop_count")
+"""Attributes that are left out of descriptions: knowledge sources and memories, concurrency, numbers of rounds."""
 
 Description = dict[str, Any]
 """Description of a workflow as a JSON value."""

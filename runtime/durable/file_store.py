@@ -27,6 +27,7 @@ from typing import Any
 from operad.runtime.durable.file_folder import BLOCK_BYTES, GRACE_SECONDS, KEY, FileFolder, damaged, is_ours, safe_name
 from operad.runtime.values.errors import InputError, MissingExtraError, OperadError, describe, shorten
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.pip import pip_install
 
 
 class RemoteFiles:
@@ -44,7 +45,7 @@ class RemoteFiles:
         self._url = url
         self._shown = re.sub(r"//[^/@]*@", "//", url).rstrip("/")
         if find_spec("fsspec") is None:
-            raise MissingExtraError(f"{self._shown}: needs the package fsspec: pip install 'operad[durable]'")
+            raise MissingExtraError(f"{self._shown}: needs the package fsspec: {pip_install('durable')}")
         if magic := re.findall(r"[*?\[\]]", url):
             raise InputError(f"{self._shown}: contains the wildcard {magic[0]!r}; name another place")
         fsspec: Any = import_module("fsspec")

@@ -344,4 +344,5 @@ def _answers(happened: Sequence[Event], questions: Sequence[StoredQuestion]) -> 
         if asked is not None:
             stamps = {name: getattr(asked, name) for name in ("run_id", "path", "operator_id", "round", "attempt")}
             time = max(question.answered, happened[-1].time)
-            yield events.Resumed(interrupt_id=question.id, seconds=time - asked.time, time=time, **stamps)
+            seconds = time - asked.time
+            yield events.Resumed(interrupt_id=question.id, seconds=seconds, by=question.by, time=time, **stamps)

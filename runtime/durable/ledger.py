@@ -8,6 +8,7 @@ import json
 import logging
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,11 +23,11 @@ from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
 from operad.runtime.durable.rows import (
+    ASKS,
     CANCELLED,
     DONE,
     FAILED,
     FINISHED,
-    PAUSED,
     RUNNING,
     UNDER_WAY,
     Executor,
@@ -197,13 +198,13 @@ class Ledger(Records):
             if driven_run.cancelled:
                 await record_end(CANCELLED)
                 raise InputError(f"run {run_id!r} was cancelled; to resume it: operad runs resume {run_id}") from None
-            await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
+            await record_end(ASKS if await in_thread(self.questions, run_id) else RUNNING)
             raise
         except Exception as error:
             if lacks_deps(error) or replay.unstored in causes(
                 error
             ):  # the run continues once it has them, or a database
-                await record_end(PAUSED if await in_thread(self.questions, run_id) else RUNNING)
+                await record_end(ASKS if await in_thread(self.questions, run_id) else RUNNING)
             else:
                 await record_end(FAILED, error=error)
             raise
@@ -255,8 +256,21 @@ class Ledger(Records):
             call=self.codec.dump(given),
             driver=driver_id,
             total=leaves(graph),
+            started_by=call.job.started_by,
         )
         return graph, _BegunRun(run, self._call_of(run, call.reasoner), {})
+
+    def fire(self, schedule: str, since: float, at: float, run: tuple[str, Workflow, OperatorCall] | None) -> bool:
+        """Store a run that a schedule starts, which `execute` then drives; return False if another server was first.
+
+        Args:
+            schedule: Name of the schedule.
+            since: Its last firing, as `store.schedules.last` returned it.
+            at: Its time that fires.
+            run: Id, workflow and input of the run; None to skip the firing.
+        """
+        stored = None if run is None else replace(self._new_run("", *run)[1].run, drives=0)
+        return self.store.schedules.fire(schedule, since, at, stored)
 
     def _resumable_run(self, run_id: str, graph: Any, call: OperatorCall) -> StoredRun:
         """Return a stored run that has finished or may be resumed."""
@@ -408,7 +422,7 @@ class Ledger(Records):
 
     async def _record_state(self, run: Run, replay: Replay, recorder: Recorder) -> None:
         """Record the events of a run, and its progress."""
-        state = PAUSED if run.waits else RUNNING
+        state = ASKS if run.waits else RUNNING
         values = {"state": state, "done": replay.done, "usage": run.usage.model_dump_json()}
         await committed(recorder.write(values=values))
 
@@ -417,7 +431,7 @@ class Ledger(Records):
         if run.questions.open():
             for question in await in_thread(self.store.questions, run_id):
                 if question.answer is not None and question.id in {q.id for q in run.questions.open()}:
-                    run.questions.answer({question.id: json.loads(question.answer)})
+                    run.questions.answer({question.id: json.loads(question.answer)}, question.by)
 
     async def _record_end(
         self,
@@ -442,7 +456,7 @@ class Ledger(Records):
         if error is not None:
             failed = [key for link in causes(error) for failure, key in replay.failed if failure is link]
             values |= {"error": describe(error)[:10_000], "failed": failed[-1] if failed else ""}
-        has_ended = state not in (RUNNING, PAUSED)
+        has_ended = state not in (RUNNING, ASKS)
         was_driver = await committed(recorder.write(values=values, has_ended=has_ended))
         if was_driver and self.workers and has_ended:
             with suppress(self.store.database.errors):

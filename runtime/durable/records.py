@@ -13,21 +13,18 @@ from typing import Any
 from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.copies import copied
 from operad.runtime.durable.database import BREATH
 from operad.runtime.durable.database_names import database_option, database_url, file_store
 from operad.runtime.durable.description import (
     describe_workflow,
     failed_beside,
-    is_again,
-    is_under,
-    leaves,
-    paths_again,
-    place_of,
     refuse_changed,
     unreadable,
 )
 from operad.runtime.durable.history import read_events, settled
 from operad.runtime.durable.process_ids import is_dead
+from operad.runtime.durable.restart import Restart
 from operad.runtime.durable.rows import (
     CANCELLED,
     DONE,
@@ -91,9 +88,6 @@ _RUNS_AT_ONCE = 50
 
 _MOST_NAMES = 1_000
 """Number of the newest runs considered for a suggestion when an id is unknown."""
-
-_LONGEST_COPIED_ID = 90
-"""Number of characters of a run's id that the id of a copy begins with."""
 
 LOOK = 0.5
 """Seconds between two checks whether a process is dead."""
@@ -275,10 +269,13 @@ class Records:
         asked = [question for question in self.store.questions(run_id) if question.id not in open_ids]
         return {question.id: json.loads(question.answer) for question in asked if question.answer is not None}
 
-    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue], by: str = "") -> None:
         """Answer questions of a run; its driver, or the run when it is resumed, receives the answers.
 
         An answer that was given before changes nothing, so that a call which was interrupted can be repeated.
+
+        Args:
+            by: Name of the person who answers, for the record; empty if it is not known.
 
         Raises:
             InputError: The run is unknown.
@@ -289,7 +286,8 @@ class Records:
         new = new_answers(run_id, answers, self.stored_answers(run_id))
         check_answers(new, [question_of(question) for question in questions.values()])
         for question_id, value in new.items():
-            self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value))
+            if not self.store.answer(run_id, questions[question_id].step, question_id, json.dumps(value), by):
+                new_answers(run_id, {question_id: value}, self.stored_answers(run_id))  # another process was first
         kept = self._existing_run(run_id)
         if new and not kept.driver:
             self._settle(kept, "", self._kept_steps(run_id))
@@ -315,47 +313,54 @@ class Records:
             self.steps.forget(run_id, [key for key in failed if failed_beside(key, kept.failed)])
         self._settle(kept, "", self._kept_steps(run_id), state=RUNNING, error="", failed="")
 
-    def restart_from(self, run_id: str, operator: str, workflow: Workflow, *, round: int = 1) -> str:
+    def restart_from(
+        self,
+        run_id: str,
+        operator: str,
+        workflow: Workflow,
+        *,
+        round: int = 1,
+        outputs: Mapping[str, Any] | None = None,
+        inputs: Mapping[str, Any] | None = None,
+        by: str = "",
+    ) -> str:
         """Copy a run without the outcomes of an operator and of all operators that depend on it.
 
         The next execution of the copy runs these operators again. The run itself does not change, and may be in
-        progress.
+        progress. An operator whose output is changed does not run again; those that depend on it do.
 
         Args:
             operator: The operator's path: the ids of the operators that contain it and its own id, separated by
                 slashes, such as ``outer/inner`` or, for one item of a map, ``each[2]/check``; as in the run's keys.
             workflow: The current workflow; the operator and those that depend on it may have been changed.
             round: First round of the outermost workflow to repeat; later rounds are left out.
+            outputs: Outputs that replace those of operators, by path. The output of a typed operator is validated; of
+                named outputs, an object may name some.
+            inputs: Inputs that replace those of the job, for the operators that run again.
+            by: Name of the person who restarts the run, for the record.
 
         Returns:
             The id of the copy: that of the run with the next free number, such as ``monday-2``.
 
         Raises:
-            InputError: The run or the operator is unknown, the operator did not run in that round but in others, or
-                other parts of the workflow were changed, too.
+            InputError: The run or the operator is unknown, the operator did not run in that round but in others,
+                other parts of the workflow were changed, too, or an output or an input does not fit.
         """
         kept = self._existing_run(run_id)
-        now = describe_workflow(workflow)
-        again = paths_again(kept, now, operator)
-        rows = self.steps.of_run(run_id, outcomes=True)
-        ran = sorted({number for path, number in (place_of(row.key) for row in rows) if is_under(path, again[:1])})
-        if round < 1 or ((ran or round > 1) and round not in ran):
-            rounds = ", ".join(map(str, ran)) or "none yet"
-            raise InputError(f"run {run_id!r}: {operator!r} did not run in round {round}; it ran in: {rounds}")
-        steps = [row for row in rows if row.outcome is not None and not is_again(row.key, again, round)]
-        questions = [each for each in self.store.questions(run_id) if not is_again(each.step, again, round)]
+        copy = copied(
+            kept,
+            self._input_of(kept),
+            self.steps.of_run(run_id, outcomes=True),
+            self.store.questions(run_id),
+            workflow,
+            describe_workflow(workflow),
+            Restart(operator, round, outputs or {}, inputs or {}, by),
+            self.codec,
+        )
         for number in count(2):
-            copy = StoredRun(
-                f"{run_id[:_LONGEST_COPIED_ID]}-{number}",
-                workflow=kept.workflow,
-                source=kept.source,
-                graph=json.dumps(now),
-                call=kept.call,
-                done=len({place_of(row.key)[0] for row in steps}),
-                total=leaves(now),
-            )
-            if self.store.create(copy, steps, questions):
-                return copy.run_id
+            run = copy.numbered(number)
+            if self.store.create(run, copy.steps, copy.questions):
+                return run.run_id
         raise AssertionError("unreachable")
 
     def alive(self) -> Collection[str]:

@@ -158,9 +158,12 @@ class Replay:
         known = await in_thread(self._store.ask, kept_question(self.run_id, key_of(scope), question))
         return None if known is None else (json.loads(known),)
 
-    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
+    async def keep_answer(self, question: Question, value: JsonValue, scope: Scope, by: str) -> JsonValue:
         """See `StepJournal.keep_answer`."""
-        await in_thread(self._store.answer, self.run_id, key_of(scope), question_id, json.dumps(value))
+        if await in_thread(self._store.answer, self.run_id, key_of(scope), question.id, json.dumps(value), by):
+            return value
+        kept = await self.answer_to(question, scope)
+        return value if kept is None else kept[0]
 
 
 def kept_question(run_id: str, key: str, question: Question) -> StoredQuestion:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from contextlib import suppress
 from dataclasses import MISSING, dataclass, fields
 from typing import Any, NamedTuple, TypeVar, cast
@@ -19,7 +19,7 @@ from operad.runtime.values.schema_check import check_schema
 
 T = TypeVar("T")
 
-RUNNING, PAUSED, FINISHED, FAILED, CANCELLED = "running", "paused", "finished", "failed", "cancelled"
+RUNNING, ASKS, FINISHED, FAILED, CANCELLED = "running", "asks", "finished", "failed", "cancelled"
 """States of a run: running or interrupted; waiting for an answer; ended with a message, an error, or a cancellation."""
 
 _RUN_ID = re.compile(r"[\w.][\w.-]{0,99}")
@@ -35,7 +35,7 @@ class StoredRun:
     Attributes:
         source: Source of the workflow, with which a command can resume the run.
         graph: Description of the workflow, to detect changes.
-        state: ``running``, ``paused``, ``finished``, ``failed`` or ``cancelled``.
+        state: ``running``, ``asks``, ``finished``, ``failed`` or ``cancelled``.
         driver: Id of the process that drives the run; empty if none does.
         drives: Number of times that the run was started or resumed.
         created: Time of the start.
@@ -48,6 +48,8 @@ class StoredRun:
         error: Text of the error of a failed run.
         failed: Key of the operator at which the run failed.
         cancelling: True if the cancellation of the run was requested.
+        origin: For a copy, as JSON: the run, the operator from which it continues, what was changed, and by whom.
+        started_by: What started the run, as in `Job.started_by`.
     """
 
     run_id: str
@@ -68,6 +70,8 @@ class StoredRun:
     error: str = ""
     failed: str = ""
     cancelling: bool = False
+    origin: str = ""
+    started_by: str = ""
 
     @property
     def used(self) -> Usage:
@@ -75,6 +79,18 @@ class StoredRun:
         with suppress(ValidationError):  # another program wrote it
             return Usage.model_validate_json(self.usage)
         return NO_USAGE
+
+
+class Origins(NamedTuple):
+    """Origins of runs to select.
+
+    Attributes:
+        sources: Sources of workflows in files, as JSON.
+        programs: Names of workflows in Python, whose runs have no source.
+    """
+
+    sources: Collection[str]
+    programs: Collection[str]
 
 
 class EventPart(NamedTuple):
@@ -143,6 +159,7 @@ class StoredQuestion:
         answer: The answer, as JSON; None until there is one.
         asked: Time of the question.
         answered: Time of the answer; 0 until then.
+        by: Name of the person who answered; empty if it is not known.
         tool_call: The tool call in which it is asked, as in `current_tool_call`; empty outside of one.
     """
 
@@ -154,6 +171,7 @@ class StoredQuestion:
     answer: str | None = None
     asked: float = 0.0
     answered: float = 0.0
+    by: str = ""
     tool_call: str = ""
 
 

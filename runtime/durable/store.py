@@ -14,7 +14,20 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import LONG, EventPart, Executor, StepRow, StoredQuestion, StoredRun, of_row, storable
+from operad.runtime.durable.fired_schedules import FiredSchedules
+from operad.runtime.durable.rows import (
+    ASKS,
+    LONG,
+    RUNNING,
+    EventPart,
+    Executor,
+    Origins,
+    StepRow,
+    StoredQuestion,
+    StoredRun,
+    of_row,
+    storable,
+)
 from operad.runtime.durable.run_writer import RunChanges
 from operad.runtime.durable.shared_limits import CountedCalls
 from operad.runtime.durable.tables import VERSION, tables
@@ -31,9 +44,7 @@ _logger = logging.getLogger(__name__)
 def _of_another_version(version: int) -> str:
     """Return why a database whose tables have another version is refused, and what to do."""
     which = "a later version" if version > VERSION else "an earlier development version"
-    remedy = (
-        "upgrade operad (pip install --upgrade 'operad[durable]')" if version > VERSION else "finish its runs there"
-    )
+    remedy = "upgrade operad" if version > VERSION else "finish its runs there"
     return (
         f"{which} of operad wrote this database: its tables have version {version}, and this operad uses version {VERSION}; "
         f"{remedy}, or name another database with --db"
@@ -54,6 +65,8 @@ class Store:
         work: Table of the operators that workers execute.
         changes: Writer of the changes of runs by their drivers.
         calls: Table of counted model calls.
+        schedules: Table of the last firings of schedules.
+        memories: Definition of the table of memories.
 
     Raises:
         InputError: The database cannot be reached or used, or another version of Operad wrote it.
@@ -67,6 +80,8 @@ class Store:
         self.steps = StepTable(self.database, self._tables, self.work)
         self.changes = RunChanges(self.database, self._tables)
         self.calls = CountedCalls(self.database, self._tables)
+        self.schedules = FiredSchedules(self.database, self._tables, self.changes)
+        self.memories = self._tables.memories
         self.database.with_retries(self._set_up, patience=0.0)
 
     def close(self) -> None:
@@ -129,13 +144,20 @@ class Store:
         rows = self.database.rows(self.database.sa.select(table).where(table.c.run_id == run_id))
         return of_row(StoredRun, rows[0]._mapping) if rows else None
 
-    def runs(self, limit: int | None = None, after: str = "", states: Collection[str] = ()) -> Sequence[StoredRun]:
+    def runs(
+        self,
+        limit: int | None = None,
+        after: str = "",
+        states: Collection[str] = (),
+        origins: Origins | None = None,
+    ) -> Sequence[StoredRun]:
         """Return runs, the newest first, without their long columns (`LONG`).
 
         Args:
             limit: Maximum number; None for all.
             after: Id of a run; the runs after it are returned.
             states: States to include; empty for all.
+            origins: Origins to include; None for all.
         """
         sa, table = self.database.sa, self._tables.runs
         query = self._select_short().order_by(table.c.created.desc(), table.c.run_id.desc()).limit(limit)
@@ -144,6 +166,8 @@ class Store:
             query = query.where(sa.tuple_(table.c.created, table.c.run_id) < sa.tuple_(last, after))
         if states:
             query = query.where(table.c.state.in_(states))
+        if origins is not None:
+            query = query.where(self._is_of(origins))
         return [of_row(StoredRun, row._mapping) for row in self.database.rows(query)]
 
     def runs_by_id(self, run_ids: Sequence[str]) -> Sequence[StoredRun]:
@@ -161,6 +185,12 @@ class Store:
         query = self._select_short().add_columns(table.c.source).where(begins)
         rows = self.database.rows(query.order_by(table.c.created.desc(), table.c.run_id.desc()))
         return [of_row(StoredRun, row._mapping) for row in rows]
+
+    def _is_of(self, origins: Origins) -> Any:
+        """Return the condition that a run has one of these origins."""
+        sa, table = self.database.sa, self._tables.runs
+        in_python = sa.and_(table.c.source == "null", table.c.workflow.in_(origins.programs))
+        return sa.or_(table.c.source.in_(origins.sources), in_python)
 
     def _select_short(self) -> Any:
         """Return a query of all runs without their long columns."""
@@ -329,13 +359,22 @@ class Store:
         query = self.database.sa.select(*columns).where(table.c.run_id == run_id).order_by(table.c.asked)
         return [of_row(StoredQuestion, row._mapping) for row in self.database.rows(query)]
 
-    def answer(self, run_id: str, step: str, question_id: str, answer: str) -> bool:
-        """Record an answer; return False if the question already has one, or does not exist."""
+    def asking(self, limit: int, origins: Origins | None = None) -> Sequence[str]:
+        """Return the ids of unfinished runs with questions that have no answer, the newest first; see `runs`."""
+        sa, table, runs = self.database.sa, self._tables.questions, self._tables.runs
+        asks = sa.exists().where(table.c.run_id == runs.c.run_id, table.c.answer.is_(None))
+        query = sa.select(runs.c.run_id).where(runs.c.state.in_((RUNNING, ASKS)), asks)
+        if origins is not None:
+            query = query.where(self._is_of(origins))
+        return [row[0] for row in self.database.rows(query.order_by(runs.c.created.desc()).limit(limit))]
+
+    def answer(self, run_id: str, step: str, question_id: str, answer: str, by: str = "") -> bool:
+        """Record an answer and who gave it; return False if the question already has one, or does not exist."""
         table = self._tables.questions
         change = self.database.sa.update(table).where(
             table.c.run_id == run_id, table.c.step == step, table.c.id == question_id, table.c.answer.is_(None)
         )
-        return self.database.change(change.values(answer=answer, answered=self.database.clock))
+        return self.database.change(change.values(answer=answer, answered=self.database.clock, by=storable(by)))
 
 
 def _texts(text: object) -> tuple[str, ...]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-VERSION = 6
+VERSION = 7
 """Version of the tables, to be raised with each change of them. Tables of other versions are refused."""
 
 
@@ -40,6 +40,8 @@ class Tables:
             column("total", number),
             *(column(name, text) for name in ("usage", "verdict", "result", "error", "failed")),
             column("cancelling", boolean),
+            column("origin", text, server_default=""),
+            column("started_by", text, server_default=""),
         )
         sa.Index("ix_operad_runs_created", self.runs.c.created, self.runs.c.run_id)
         sa.Index("ix_operad_runs_state", self.runs.c.state, self.runs.c.updated)
@@ -78,6 +80,7 @@ class Tables:
             sa.Column("answer", text),
             column("asked", real),
             column("answered", real),
+            column("by", text, server_default=""),
             column("tool_call", text, server_default=""),
         )
         self.work = sa.Table(
@@ -93,6 +96,13 @@ class Tables:
         )
         unfinished = self.work.c.ended == 0
         sa.Index("ix_operad_work_waiting", self.work.c.queue, postgresql_where=unfinished, sqlite_where=unfinished)
+        self.schedules = sa.Table(
+            "operad_schedules",
+            self.all,
+            column("name", text, primary_key=True),
+            column("fired", real),
+            column("run_id", text),
+        )
         self.calls = sa.Table(
             "operad_calls",
             self.all,
@@ -101,6 +111,18 @@ class Tables:
             column("until", real),
             column("tokens", sa.BigInteger),
             sa.Index("operad_calls_counted", "key", "kind", "until"),
+        )
+
+        self.memories = sa.Table(
+            "operad_memories",
+            self.all,
+            *(column(name, text, primary_key=True) for name in ("namespace", "key")),
+            column("text", text),
+            column("updated", real),
+            column("expires", real),
+            column("model", text),
+            column("vector", sa.LargeBinary),
+            sa.Index("ix_operad_memories_expires", "expires"),
         )
 
     def statements(self, dialect: Any) -> tuple[Sequence[str], str]:

@@ -95,21 +95,24 @@ class QuestionForwarder:
         poll.add_done_callback(self._polls.discard)
         return None
 
-    async def _answer(self, question_id: str) -> str | None:
-        """Return the stored answer to a question; None if there is none yet."""
+    async def _answer(self, question_id: str) -> tuple[str | None, str]:
+        """Return the stored answer to a question, None if there is none yet, and the name of the person who gave it."""
         kept = await in_thread(self._store.questions, self._run_id)
-        return next((each.answer for each in kept if each.step == self._key and each.id == question_id), None)
+        found = ((each.answer, each.by) for each in kept if each.step == self._key and each.id == question_id)
+        return next(found, (None, ""))
 
     async def _wait_for(self, question_id: str) -> None:
         """Poll the database for the answer to a question, and give it to the operator."""
         while question_id in self._run.questions.asked:
             await asyncio.sleep(POLL)
-            if (answer := await self._answer(question_id)) is not None and question_id in self._run.questions.asked:
-                self._run.questions.answer({question_id: json.loads(answer)})
+            answer, by = await self._answer(question_id)
+            if answer is not None and question_id in self._run.questions.asked:
+                self._run.questions.answer({question_id: json.loads(answer)}, by)
                 return
 
-    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """Do nothing, because the answer came from the database."""
+    async def keep_answer(self, question: Question, value: JsonValue, scope: Scope, by: str) -> JsonValue:
+        """Return the answer, which came from the database."""
+        return value
 
 
 _logger = logging.getLogger(__name__)

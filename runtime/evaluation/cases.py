@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, cast
 
 from pydantic import BeforeValidator, Field, JsonValue, ValidationError, model_validator
 
+from operad.runtime.evaluation.checks import Check
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
@@ -82,23 +83,27 @@ class Case(Value):
         name: Name of the case, unique in its data set.
         job: The job; a text is its goal. ``inputs=…`` may replace it, also as a text.
         expected: The right output, if it is known.
+        checks: Conditions of this case, for its output or for the answers of operators.
         metadata: Further values for evaluators.
         tags: Tags, by which a report groups cases.
         steps: The recorded operators of a run, for a labelled case: their answers by id, or `StepRecord` values.
         accepted: For a labelled case: True if the result of `steps` is right.
         blame: For a labelled case: ids of the operators at fault.
         script: The answers of the model in the recorded run, which `operad.testing.ScriptedModel` plays.
+        pinned: Messages that operators give in place of running, by id; of one inside a container, by ``CONTAINER/ID``.
     """
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
     job: Job
     expected: Annotated[JsonValue, BeforeValidator(as_json)] = None
+    checks: tuple[Check, ...] = ()
     metadata: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     tags: tuple[str, ...] = ()
     steps: Annotated[tuple[StepRecord, ...], BeforeValidator(_steps)] = ()
     accepted: bool | None = None
     blame: tuple[str, ...] = ()
     script: tuple[dict[str, JsonValue], ...] = ()
+    pinned: dict[str, Annotated[WorkflowMessage, BeforeValidator(_message)]] = Field(default_factory=dict)
 
     _positional: ClassVar[str] = "name"
 
@@ -113,12 +118,14 @@ class Case(Value):
             inputs: Mapping[str, JsonLike] | str | None = None,
             files: Sequence[FileDescriptor | str | Path] = (),
             expected: JsonLike = None,
+            checks: Sequence[Check | Mapping[str, Any]] = (),
             metadata: Mapping[str, JsonLike] | None = None,
             tags: Sequence[str] = (),
             steps: Sequence[StepRecord] | Mapping[str, Any] = (),
             accepted: bool | None = None,
             blame: Sequence[str] = (),
             script: Sequence[Mapping[str, Any]] = (),
+            pinned: Mapping[str, Any] | None = None,
         ) -> None: ...
 
     @model_validator(mode="before")
@@ -146,21 +153,24 @@ class Case(Value):
         found = {"name": self.name, "job": job.pop("goal", ""), **job}
         found |= {"files": [str(file.path) for file in self.job.files]} if self.job.files else {}
         steps = {step.operator_id: _record_as_json(step) for step in self.steps}
+        pinned = {key: _message_as_json(message) for key, message in values.get("pinned", {}).items()}
         return {
             **found,
             **{key: value for key, value in values.items() if key not in found},
             **({"steps": steps} if steps else {}),
+            **({"pinned": pinned} if pinned else {}),
         }
 
 
 def _record_as_json(step: StepRecord) -> dict[str, Any]:
     values = step.model_dump(mode="json", exclude_defaults=True, exclude={"operator_id"})
-    message = values.get("message", {})
+    return {**values, "message": _message_as_json(values.get("message", {}))}
+
+
+def _message_as_json(message: Mapping[str, Any]) -> JsonValue:
+    """Return a message as a file of cases has it: its text, or its fields without those of its run."""
     message = {key: each for key, each in message.items() if key not in ("operator_id", "job_id", "usage")}
-    return {
-        **values,
-        "message": message["scratchpad"] if message.keys() == {"scratchpad"} else {"scratchpad": "", **message},
-    }
+    return message["scratchpad"] if message.keys() == {"scratchpad"} else {"scratchpad": "", **message}
 
 
 class Dataset(Value):

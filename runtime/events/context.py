@@ -63,8 +63,8 @@ class StepJournal(Protocol):
         """Record a question; return the kept answer in a tuple, or None if the question is open."""
         ...
 
-    async def keep_answer(self, question_id: str, value: JsonValue, scope: Scope) -> None:
-        """Keep an answer."""
+    async def keep_answer(self, question: Question, value: JsonValue, scope: Scope, by: str) -> JsonValue:
+        """Keep an answer, and the name of the person who gave it; return the one that was kept first."""
         ...
 
 
@@ -78,6 +78,7 @@ class RunInProgress(Protocol):
     log: RunLog
     outer: Scope | None
     deps: Any
+    pinned: Mapping[str, WorkflowMessage] | None
     questions: Questions
     calls: tuple[Limiter, ...]
     shared_limits: SharedLimits | None

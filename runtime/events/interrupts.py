@@ -21,7 +21,7 @@ from operad.runtime.values.form_text import TYPE_WORDS
 from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import check_schema
+from operad.runtime.values.schema_check import ANSWER_BY, check_schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -65,12 +65,14 @@ class Asking(Coroutine[Any, Any, T]):
 
 
 @overload
-def interrupt(question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
+def interrupt(question: str, schema: type[T], *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, T]: ...
 @overload
-def interrupt(question: str, schema: str | Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Any]: ...
+def interrupt(
+    question: str, schema: str | Mapping[str, Any] | None = None, *, answer_by: Sequence[str] = ()
+) -> Coroutine[Any, Any, Any]: ...
 @overload
-def interrupt(question: str, schema: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
-def interrupt(question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
+def interrupt(question: str, schema: TypeForm[T], *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, T]: ...
+def interrupt(question: str, schema: Any = None, *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, Any]:
     """Ask a person and wait for the answer, from an operator or a tool.
 
         @tool
@@ -85,6 +87,8 @@ def interrupt(question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
         question: The question.
         schema: Form of the answer: a type such as a pydantic model, a JSON Schema, a word such as ``boolean``, or a text
             as for an `output_schema`; None for any answer.
+        answer_by: Names of the people who may answer, which `operad serve` compares with the name of the key; empty for
+            anyone.
 
     Returns:
         The answer, which fits the schema; an instance of the type, if one is given.
@@ -93,16 +97,20 @@ def interrupt(question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
         InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         InvalidError: The schema cannot be used.
     """
-    return Asking(_interrupt(question, schema))
+    if isinstance(answer_by, str):
+        raise InputError(f"answer_by: expected a list of names, such as [{answer_by!r}], got {answer_by!r}")
+    return Asking(_interrupt(question, schema, answer_by))
 
 
-async def _interrupt(question: str, schema: Any) -> Any:
+async def _interrupt(question: str, schema: Any, answer_by: Sequence[str]) -> Any:
     scope = events.current_scope()
     if scope is None:
         raise InputError("interrupt(…) asks on behalf of a run, and no run is in progress here; call it in an operator")
     output = Output.of(schema) if is_type(schema) else None
     asked: Any = schema if output is None else output.schema.schema or {"type": "string"}
     form = _form(asked)
+    if answer_by:
+        form = {**(form or {}), ANSWER_BY: list(answer_by)}
     answer = await ask(scope, await _identified(scope, Question(id="/".join(scope.path), text=question, schema_=form)))
     if output is None:
         return answer
@@ -174,12 +182,13 @@ async def ask(scope: events.Scope, question: Question) -> Any:
             if (
                 journal is not None
             ):  # before a pause for a further question is reported, after which the process may end
-                await journal.keep_answer(question.id, value, scope)
+                value = await journal.keep_answer(question, value, scope, questions.by.get(question.id, ""))
         finally:
             scope.end_waiting()
             questions.withdraw(question.id)
     root.check_paused()  # concurrent code of the operator may have asked further questions
-    scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began))
+    by = questions.by.pop(question.id, "")
+    scope.write(events.Resumed(interrupt_id=question.id, seconds=loop.time() - began, by=by))
     return value
 
 

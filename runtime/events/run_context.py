@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Coroutine, Iterator, Mapping
+from collections.abc import Coroutine, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Generic, overload
 
@@ -109,23 +109,26 @@ class RunContext(Generic[D]):
         )
 
     @overload
-    def ask(self, question: str, schema: type[T]) -> Coroutine[Any, Any, T]: ...
+    def ask(self, question: str, schema: type[T], *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, T]: ...
     @overload
-    def ask(self, question: str, schema: str | Mapping[str, Any] | None = None) -> Coroutine[Any, Any, Any]: ...
+    def ask(
+        self, question: str, schema: str | Mapping[str, Any] | None = None, *, answer_by: Sequence[str] = ()
+    ) -> Coroutine[Any, Any, Any]: ...
     @overload
-    def ask(self, question: str, schema: TypeForm[T]) -> Coroutine[Any, Any, T]: ...
-    def ask(self, question: str, schema: Any = None) -> Coroutine[Any, Any, Any]:
+    def ask(self, question: str, schema: TypeForm[T], *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, T]: ...
+    def ask(self, question: str, schema: Any = None, *, answer_by: Sequence[str] = ()) -> Coroutine[Any, Any, Any]:
         """Ask a person and wait for the answer; see `interrupt`.
 
         Args:
             question: The question.
             schema: Form of the answer: a type such as a pydantic model, of which the answer is an instance; a JSON
                 Schema; or a word such as ``boolean``. None for any answer.
+            answer_by: Names of the people who may answer; empty for anyone.
 
         Raises:
             InputError: No run is in progress, or the answer fits the JSON Schema of the type, but not the type itself.
         """
-        return interrupts.interrupt(question, schema)
+        return interrupts.interrupt(question, schema, answer_by=answer_by)
 
     def emit(self, event: events.Event) -> None:
         """Emit an event, such as ``events.Progress(done=1, total=3)``."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 import json
 from collections.abc import Generator, Mapping
@@ -31,6 +32,12 @@ def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
 def model_of_tool_call() -> object:
     """Return the model that makes the tool call for which the current code runs; None if no model makes it."""
     return _model.get()
+
+
+def is_cancelled() -> bool:
+    """Return True if the current task is being cancelled; False if only a task that a tool awaits was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 @contextmanager

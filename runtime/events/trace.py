@@ -57,7 +57,7 @@ class Trace:
             use = ToolUse(tool=event.tool, arguments=arguments, result=event.result, failed=event.failed)
             self.calls.append(use)
         elif isinstance(event, KnowledgeRetrieved):
-            self.passages = tuple(zip(event.sources, event.texts, strict=False))
+            self.passages += tuple(zip(event.sources, event.texts, strict=False))
         elif isinstance(event, EvidenceCut):
             self.cut = tuple(event.operators)
         elif isinstance(event, CacheHit):

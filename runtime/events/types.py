@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from msgspec import Struct, convert
@@ -11,7 +11,7 @@ from pydantic import JsonValue
 
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import SubJob, Usage, WorkflowMessage, WorkflowStatus
-from operad.runtime.values.questions import approved_call
+from operad.runtime.values.questions import approved_call, people_in
 from operad.runtime.values.value import Value
 
 
@@ -55,6 +55,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
             events of earlier versions.
         ports: For each operator, by the id of a predecessor, the ports from which edges lead to it; edges without ports
             are left out.
+        inputs: Named values of the job.
     """
 
     workflow: str
@@ -64,6 +65,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     instructions: Mapping[str, str] = {}
     engine: str = ""
     ports: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
+    inputs: Mapping[str, Any] = {}
 
 
 class RunFinished(Event, frozen=True, kw_only=True):
@@ -137,12 +139,14 @@ class ModelAsked(Event, frozen=True, kw_only=True):
         call_id: Id of the call; unique in the run.
         messages: The conversation so far, in the form of chat completions; images are replaced by their lengths.
         tools: Names of the tools that are offered.
+        provider: The vendor, by its prefix, such as ``openai``; of other endpoints, the host.
     """
 
     call_id: str
     model: str
     messages: tuple[Mapping[str, Any], ...]
     tools: tuple[str, ...] = ()
+    provider: str = ""
 
 
 class TokenStreamed(Event, frozen=True, kw_only=True):
@@ -369,12 +373,22 @@ class Interrupted(Event, frozen=True, kw_only=True):
         """Arguments with which the tool is to be called; empty for other questions."""
         return approved_call(self.schema)[1]
 
+    @property
+    def answer_by(self) -> Sequence[str]:
+        """Names of the people who may answer; empty for anyone."""
+        return people_in(self.schema)
+
 
 class Resumed(Event, frozen=True, kw_only=True):
-    """A person has answered a question, after `seconds`."""
+    """A person has answered a question, after `seconds`.
+
+    Attributes:
+        by: Name of the person, as the program that passed the answer on gave it; empty if it is not known.
+    """
 
     interrupt_id: str
     seconds: float
+    by: str = ""
 
 
 Listener = Callable[[Event], object]
@@ -435,7 +449,7 @@ class OperatorKept(Event, frozen=True, kw_only=True):
 
 
 class EvidenceCut(Event, frozen=True, kw_only=True):
-    """An evaluator was shown only a part of the work of some operators, because all of it is too long for its model.
+    """A prompt has only a part of the work of some operators: an evaluator's, or that of an operator behind a port.
 
     Attributes:
         operators: Ids of these operators, in the order of the graph.

@@ -119,6 +119,15 @@ class Build:
         return reads
 
     @cached_property
+    def hands_over(self) -> Mapping[int, Sequence[int]]:
+        """Predecessors that hand over to a node: those with a model that choose the port of the edge; empty ones left out."""
+        handing = dict[int, list[int]]()
+        for parent, child in self.plan.ports:
+            if self.nodes[parent].operator.asks_model or self.nodes[parent].operator.has_model:
+                handing.setdefault(child, []).append(parent)
+        return handing
+
+    @cached_property
     def unjudged(self) -> Sequence[int]:
         """The nodes that run workflows of their own, if no evaluator judges the whole."""
         return () if self.graph.evaluators else [n for n, node in enumerate(self.nodes) if node.operator.runs_workflows]

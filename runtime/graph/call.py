@@ -154,11 +154,13 @@ class OperatorCall(Struct, frozen=True):
         previous: The messages of earlier experts.
         lesson: Lessons for the operator from the verdicts of earlier rounds.
         transcript: For an evaluator: the records of the operators, in the order of the graph, also of those inside of
-            others.
+            others. For an operator behind a port: the records of the operators with a model that have handed over to it,
+            each after the results that it was given.
         judged: For an evaluator: the message that it judges.
         deps: Object that the caller gave to the run, as `RunContext.deps`; never stored.
         rejection: Rejected answer of the operator in the last round; None if it was not rejected. For an evaluator: its
             last verdict.
+        pinned: For a run: messages that operators give in place of running, by the path of their ids.
     """
 
     reasoner: Reasoner
@@ -170,6 +172,7 @@ class OperatorCall(Struct, frozen=True):
     judged: WorkflowMessage | None = None
     deps: Any = None
     rejection: Rejection | None = None
+    pinned: Mapping[str, WorkflowMessage] | None = None
 
     @property
     def holds_values(self) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
+from itertools import combinations
 from typing import TYPE_CHECKING
 
 from operad.runtime.graph.edges import is_executable
@@ -216,18 +217,32 @@ class WorkflowGraph:
             ]
         return issues
 
-    def _never_run_issues(self, plan: Plan) -> list[Issue]:
-        """Return an issue for each operator that runs under no choice of ports.
+    @property
+    def ends_once(self) -> bool:
+        """True if exactly one operator without successors runs: there is one, or they are on different ports."""
+        tails = set(self.tails)
+        if len(tails) < 2:
+            return len(tails) == 1
+        try:
+            plan = self._plan()
+        except (CycleError, KeyError):  # the run reports it
+            return False
+        needed = [
+            ports for node, ports, _ in self._required_ports(plan) if plan.ids[node] in tails and ports is not None
+        ]
+        return not any(_ports_for_both(*both) is not None for both in combinations(needed, 2))
 
-        Only operators that take exactly one port (`takes_one_port`) exclude anything.
+    def _required_ports(self, plan: Plan) -> Iterator[tuple[int, dict[str, Ports] | None, list[dict[str, Ports]]]]:
+        """Yield each node with the ports, by operator, of which each operator must take one for the node to run.
+
+        The ports are None if the node can never run. The third value is the ports of each edge that can be taken. Only
+        operators that take exactly one port (`takes_one_port`) exclude anything.
         """
-        issues: list[Issue] = []
-        # Per node: the ports, by operator, of which each operator must take one; None if the node can never run.
         required: list[dict[str, Ports] | None] = [None] * len(plan.ids)
         ports = self._ports()
         for node in _topological_order(plan):
             node_id = plan.ids[node]
-            paths: list[dict[str, Ports]] = []  # the required ports of each edge that can be taken
+            paths: list[dict[str, Ports]] = []
             for parent in plan.parents[node]:
                 parent_id = plan.ids[parent]
                 path = required[parent]
@@ -242,16 +257,26 @@ class WorkflowGraph:
                     required[node] = _ports_for_both(required[node] or {}, path) if required[node] is not None else None
             else:
                 required[node] = _ports_for_any(paths) if paths or plan.parents[node] else {}
-            if required[node] is None and all(required[parent] is not None for parent in plan.parents[node]):
+            yield node, required[node], paths
+
+    def _never_run_issues(self, plan: Plan) -> list[Issue]:
+        """Return an issue for each operator that runs under no choice of ports."""
+        issues: list[Issue] = []
+        never: set[int] = set()
+        for node, required, paths in self._required_ports(plan):
+            if required is not None:
+                continue
+            if never.isdisjoint(plan.parents[node]):
                 routers = sorted({router for path in paths for router in path})
                 issues.append(
                     Issue(
                         "never-runs",
                         f"it waits for all its predecessors, but {' and '.join(map(repr, routers))} would have to take "
                         "different ports at once; use join='all_done' or 'any'",
-                        node_id,
+                        plan.ids[node],
                     )
                 )
+            never.add(node)
         return issues
 
     def _operator_issues(self) -> list[Issue]:

@@ -93,9 +93,11 @@ class BaseOperator(Step[T], ExecutesCalls):
 
     Attributes:
         policy: Policy of the operator, unless the workflow sets another one for it.
+        title: Title for people, which errors name before the id; empty for none.
         takes_one_port: True if every message of an operator with ports takes exactly one of them.
         asks_model: True if the operator asks the reasoner of the run, so that the run needs a model; False if neither
             the operator nor a workflow inside it does; None if this is unknown.
+        holds_inputs: True if the operator's message is the inputs of the job, so that it is made again when they change.
         gives_verdict: False if the operator's answer is never a verdict, so that it cannot be an evaluator.
         sequential: For an operator that runs a workflow repeatedly: True if each pass continues the previous one.
         is_foreign: True for a class outside of Operad, which may change the values that it gets and returns.
@@ -105,8 +107,10 @@ class BaseOperator(Step[T], ExecutesCalls):
     """
 
     policy: Policy | None = None
+    title: str = ""
     takes_one_port: bool = False
     asks_model: bool | None = None
+    holds_inputs: bool = False
     gives_verdict: ClassVar[bool] = True
     sequential: ClassVar[bool] = False
     gives_items: bool = False

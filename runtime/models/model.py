@@ -300,7 +300,8 @@ class Model(Endpoint):
             call_id = new_id() if heard() else ""
             if call_id:
                 names = tuple(tool.name for tool in tools)
-                emit(ModelAsked(call_id=call_id, model=self.name, messages=shown_messages(messages), tools=names))
+                shown, provider = shown_messages(messages), connection.located.provider
+                emit(ModelAsked(call_id=call_id, model=self.name, messages=shown, tools=names, provider=provider))
             accepted, dropped = self.profile.accepted(settings.over(self.settings))
             ask = partial(
                 connection.chat.stream,

@@ -185,6 +185,11 @@ class Located:
     protocol: Protocol = "chat-completions"
     lacks_key: bool = False
 
+    @property
+    def provider(self) -> str:
+        """Name of the vendor; of other endpoints, the host."""
+        return self.vendor.prefix if self.vendor else urlsplit(self.base_url).hostname or self.base_url
+
 
 def locate(name: str, base_url: str | None, key: str, environ: Mapping[str, str]) -> Located:
     """Return where a model is.

@@ -37,6 +37,7 @@ from operad.runtime.models.turn import Completion, Delta, FinishReason, ToolChoi
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import MissingExtraError, ModelError, OperadError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.text import whole
 
@@ -716,7 +717,7 @@ class Provider:
         extra = self._vendor.extra
         return MissingExtraError(
             f"{self._name} needs the extra {extra!r}, whose packages are not installed, or too old: "
-            f"pip install 'operad[{extra}]'"
+            f"{pip_install(extra)}"
         )
 
     @contextmanager

@@ -10,6 +10,7 @@ from operad.runtime import events
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.repeat import repeated
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.valid_json import to_text
 
 if TYPE_CHECKING:
@@ -207,4 +208,4 @@ def _client() -> Any:
     try:
         return import_module("prometheus_client")
     except ImportError as error:
-        raise MissingExtraError(f"metrics need prometheus-client: pip install 'operad[tracing]' ({error})") from error
+        raise MissingExtraError(f"metrics need prometheus-client: {pip_install('tracing')} ({error})") from error

@@ -1,6 +1,6 @@
 """OpenTelemetry attributes of a run's spans, in OpenInference's conventions and some of our own (``operad.…``).
 
-Names and numbers are also given in OpenTelemetry's conventions for generative AI (``gen_ai.…``), texts are not.
+Names, numbers, and the messages of models are also given in OpenTelemetry's conventions for generative AI (``gen_ai.…``).
 
 Sizes are limited: texts are cut, and a long conversation is reduced to its first message and its last ones.
 """
@@ -42,6 +42,16 @@ Attributes = dict[str, "str | int | float | bool | Sequence[str]"]
 """Attributes of a span."""
 
 _Kind = OpenInferenceSpanKindValues
+_PROVIDERS = {
+    "azure": "azure.ai.openai",
+    "bedrock": "aws.bedrock",
+    "google": "gcp.gemini",
+    "google-cloud": "gcp.vertex_ai",
+    "mistral": "mistral_ai",
+    "xai": "x_ai",
+}
+"""Names of vendors in OpenTelemetry's conventions that differ from their prefixes."""
+
 _KINDS = {"model": _Kind.LLM, "tool": _Kind.TOOL}
 
 
@@ -70,8 +80,8 @@ def kind_of(span: Span, judges: Sequence[str] = ()) -> str:
 def attributes_of(span: Span, shown: Shown) -> Attributes:
     """Return the attributes of a span that has ended, except for its kind."""
     attributes: Attributes = dict(_llm_usage(span) if span.kind == "model" else _own_usage(span))
-    attributes |= _of_generative_ai(span)
-    attributes["operad.state"] = span.state
+    attributes |= _of_generative_ai(span, shown)
+    attributes["operad.state"] = "asks" if span.details.get("asks") else span.state
     details = span.details
     if span.kind == "tool":
         attributes[SpanAttributes.TOOL_NAME] = span.name
@@ -138,16 +148,28 @@ def _llm_usage(span: Span) -> Iterator[tuple[str, int | float]]:
         yield SpanAttributes.LLM_COST_TOTAL, usage.known_cost
 
 
-def _of_generative_ai(span: Span) -> Attributes:
-    """Return the attributes of OpenTelemetry's conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/."""
+def _of_generative_ai(span: Span, shown: Shown) -> Attributes:
+    """Return the attributes of OpenTelemetry's conventions: https://opentelemetry.io/docs/specs/semconv/gen-ai/.
+
+    The cost has no name there: Langfuse reads it from ``gen_ai.usage.cost``, Logfire from ``operation.cost``.
+    """
     operation, usage = "gen_ai.operation.name", span.usage
     if span.kind == "tool":
-        return {operation: "execute_tool", "gen_ai.tool.name": span.name}
+        tool: Attributes = {operation: "execute_tool", "gen_ai.tool.name": span.name}
+        if shown.inputs:
+            tool["gen_ai.tool.call.arguments"] = _json(span.details.get("arguments", {}))
+        if shown.outputs and (result := span.details.get("result")) is not None:
+            tool["gen_ai.tool.call.result"] = cut(str(result), MOST_CHARACTERS)
+        return tool
     if span.kind == "operator" and "tasks" in span.details:
         return {operation: "invoke_agent", "gen_ai.agent.name": span.name}
     if span.kind != "model":
         return {}
     attributes: Attributes = {operation: "chat", "gen_ai.request.model": span.name}
+    if provider := span.details.get("provider"):
+        attributes["gen_ai.provider.name"] = _PROVIDERS.get(str(provider), str(provider))
+    if usage.calls and (cost := usage.known_cost) is not None:
+        attributes |= {"gen_ai.usage.cost": cost, "operation.cost": cost}
     if span.state == "done":
         attributes |= {
             "gen_ai.usage.input_tokens": usage.prompt_tokens,
@@ -223,13 +245,40 @@ def _conversation(details: Mapping[str, Any], shown: Shown) -> Attributes:
             attributes |= {
                 f"{SpanAttributes.LLM_INPUT_MESSAGES}.{place}.{name}": value for name, value in message.items()
             }
+        attributes["gen_ai.input.messages"] = _of_messages(_shown_messages(messages, left_out))
         if left_out:
             attributes["operad.messages_left_out"] = left_out
     if shown.outputs and ("text" in details or details.get("tool_calls")):
         calls = [{"function": call} for call in details.get("tool_calls") or ()]
         answer = _message({"role": "assistant", "content": details.get("text", ""), "tool_calls": calls})
         attributes |= {f"{SpanAttributes.LLM_OUTPUT_MESSAGES}.0.{name}": value for name, value in answer.items()}
+        said = {"role": "assistant", "content": details.get("text", ""), "tool_calls": calls}
+        attributes["gen_ai.output.messages"] = _of_messages([said], str(details.get("finish_reason") or "stop"))
     return attributes
+
+
+def _shown_messages(messages: Sequence[Mapping[str, Any]], left_out: int) -> Sequence[Mapping[str, Any]]:
+    """Return the messages that `_fitting_messages` includes: the first one and the last ones."""
+    return [*messages[:1], *messages[1 + left_out :]]
+
+
+def _of_messages(messages: Sequence[Mapping[str, Any]], finish_reason: str = "") -> str:
+    """Return messages as JSON, in OpenTelemetry's form; texts are cut, so that it stays JSON."""
+    ends = {"finish_reason": finish_reason} if finish_reason else {}
+    told = [{"role": str(each.get("role", "")), "parts": list(_parts_of(each)), **ends} for each in messages]
+    return json.dumps(told, ensure_ascii=False, default=str)
+
+
+def _parts_of(message: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    text = cut(_text(message.get("content")) or "", MOST_CHARACTERS)
+    if answered := message.get("tool_call_id"):
+        yield {"type": "tool_call_response", "id": str(answered), "response": text}
+    elif text:
+        yield {"type": "text", "content": text}
+    for call in list(message.get("tool_calls") or ())[:MOST_SOURCES]:
+        function = call.get("function") or {}
+        arguments = cut(str(function.get("arguments", "")), MOST_CHARACTERS)
+        yield {"type": "tool_call", "id": call.get("id"), "name": function.get("name"), "arguments": arguments}
 
 
 def _fitting_messages(messages: Sequence[Mapping[str, Any]]) -> tuple[list[Attributes], int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any, Literal
 
 from operad.runtime import events
@@ -101,6 +102,7 @@ class Trace:
         run_id: Id of the run.
         workflow: Name of the workflow.
         goal: Goal of the job.
+        inputs: Named values of the job.
         spans: All spans, in the order of their ids; the first is the span of the run.
         graphs: Workflows in the run, by the path of the operator that runs them, without indices of items. The
             workflow of the run itself has the path ``()``.
@@ -108,16 +110,19 @@ class Trace:
         began: Version of the run's first event; earlier versions belong to another run.
         graphs_version: Version of the last event that described a workflow.
         now: Time of the last event, in seconds since the epoch.
+        names: Names of operators for people, by their ids; others are shown by their ids.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
         self.version = 0
+        self.names = names
         self._clear()
 
     def _clear(self) -> None:
         self.run_id = ""
         self.workflow = ""
         self.goal = ""
+        self.inputs: Mapping[str, Any] = {}
         self.spans: list[Span] = []
         self.graphs: dict[tuple[str, ...], Graph] = {}
         self.began = self.graphs_version = self.version
@@ -227,7 +232,8 @@ class Trace:
         match event:
             case events.ModelAsked():
                 asked = self._begin(("model", event.call_id), span, "model", event, event.model)
-                asked.details.update(messages=plain(event.messages), tools=plain(event.tools))
+                told = {"provider": event.provider} if event.provider else {}
+                asked.details.update(messages=plain(event.messages), tools=plain(event.tools), **told)
                 return [asked]
             case events.TokenStreamed():
                 return self._text_streamed(event, span)
@@ -249,7 +255,9 @@ class Trace:
                     asked.details["arguments"] = json.dumps(event.arguments, indent=2, ensure_ascii=False, default=str)
                 return [asked]
             case events.Resumed():
-                return self._end(("question", event.interrupt_id), event, "done")
+                return self._end(
+                    ("question", event.interrupt_id), event, "done", **({"by": event.by} if event.by else {})
+                )
             case _:
                 return self._add_note(event, span)
 
@@ -257,13 +265,19 @@ class Trace:
 
     def _run_started(self, event: events.RunStarted) -> Sequence[Span]:
         self.run_id, self.workflow, self.goal = event.run_id, event.workflow, event.goal
+        self.inputs = plain(event.inputs)
         self.graphs[()] = _graph_of(event)
-        return [self._begin(("run",), None, "run", event, event.workflow)]
+        root = self._begin(("run",), None, "run", event, event.workflow)
+        if self.inputs:
+            root.details["inputs"] = self.inputs
+        return [root]
 
     def _run_ended(self, event: Event, state: State, usage: Usage, **details: object) -> Sequence[Span]:
         if self.root:
             self.root.usage = usage
         stopped = [self._end(key, event, "stopped") for key in [*reversed(self._open)] if key != ("run",)]
+        if state == "stopped" and any(span.kind == "question" and span.state == "stopped" for span in self.spans):
+            details["asks"] = True  # it did not work, but waited for a person
         return [*self._end(("run",), event, state, **details), *(span for spans in stopped for span in spans)]
 
     def _workflow_entered(self, event: events.WorkflowEntered) -> Sequence[Span]:

@@ -17,6 +17,7 @@ from operad.runtime.observe.trace import Graph, Span, Trace, structural
 from operad.runtime.values.errors import MissingExtraError
 from operad.runtime.values.fault import verdict_text
 from operad.runtime.values.message import WorkflowStatus
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import cut
 from operad.runtime.values.valid_json import to_text
 
@@ -78,7 +79,7 @@ class OpenTelemetryListener:
             self._sdk: Any = import_module("opentelemetry.sdk.trace")
             self._conventions: Any = import_module("operad.runtime.observe.openinference")
         except ImportError as error:
-            raise MissingExtraError(f"traces need OpenTelemetry: pip install 'operad[tracing]' ({error})") from error
+            raise MissingExtraError(f"traces need OpenTelemetry: {pip_install('tracing')} ({error})") from error
         self._provider = provider
         self._shown = self._conventions.Shown(
             inputs=content and not _is_set("OPENINFERENCE_HIDE_INPUTS"),
@@ -155,6 +156,7 @@ class _RunExport:
         self._before: dict[int, Context] = {}  # the context before a span became the current one
         self._items: dict[int, list[Span]] = {}  # items of a map, by the id of the map's span
         self._session = ""
+        self._around: Context | None = None
 
     @property
     def is_over(self) -> bool:
@@ -189,7 +191,9 @@ class _RunExport:
         if self._is_driven_elsewhere and outer is None and current.get_span_context().is_remote:
             self._written[span.id] = current  # the driver of the run exports this span
         else:
-            context = None if outer is None else self._api.set_span_in_context(outer, self._context.Context())
+            if self._around is None:
+                self._around = self._context.get_current()  # with the baggage of the caller, such as the user's id
+            context = None if outer is None else self._api.set_span_in_context(outer, self._around)
             attributes = _sendable(self._location_attributes(span))
             self._written[span.id] = self._tracer.start_span(
                 _name(span), context, attributes=attributes, start_time=_nanoseconds(span.start)
@@ -265,7 +269,7 @@ class _RunExport:
         attributes = self._conventions.attributes_of(span, self._shown) | self._conventions.of_kind(
             self._conventions.kind_of(span, graph.judges)
         )
-        if self._session and span.kind in ("run", "operator", "model"):
+        if self._session:
             attributes |= self._conventions.of_session(self._session)
         written.set_attributes(_sendable(attributes))
         code = self._api.StatusCode
@@ -288,10 +292,11 @@ class _RunExport:
         at = _nanoseconds(event.time)
         match event:
             case events.KnowledgeRetrieved():
-                context = self._api.set_span_in_context(written, self._context.Context())
+                context = self._api.set_span_in_context(written, self._around)
                 attributes = _sendable(
                     {
                         **self._location_attributes(changed[0]),
+                        **(self._conventions.of_session(self._session) if self._session else {}),
                         "operad.kind": "knowledge",
                         **self._conventions.looked_up(event, self._trace.goal, self._shown),
                     }
@@ -349,7 +354,7 @@ def _propagator() -> Any:
 def _fault(span: Span) -> str | None:
     """Return the error or the verdict because of which a span counts as failed; None if it does not."""
     details = span.details
-    if span.state == "failed" or (span.kind == "run" and span.state == "stopped"):
+    if span.state == "failed" or (span.kind == "run" and span.state == "stopped" and not details.get("asks")):
         return str(details.get("error") or details.get("result") or "failed")
     verdict: dict[str, Any] = {"run": details.get("message", {}), "round": details}.get(span.kind, {})
     if (status := verdict.get("status", "SUCCESS")) != "SUCCESS":

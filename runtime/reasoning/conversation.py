@@ -20,7 +20,7 @@ from operad.runtime.events import (
     emit,
 )
 from operad.runtime.events.run_context import lacks_deps
-from operad.runtime.events.tool_calls import in_tool_call, tool_call_of
+from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, tool_call_of
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
@@ -357,7 +357,7 @@ class Conversation:
                 raise
             result = _error_text(error)
         except asyncio.CancelledError as error:
-            if _is_cancelled():
+            if is_cancelled():
                 raise
             result = _error_text(error)
         if len(result) > MAX_RESULT:
@@ -434,12 +434,6 @@ def _error_text(error: BaseException) -> str:
         return f"{type(error).__name__}: {error}"
     except Exception:  # noqa: BLE001 - `__str__` of a user's class may raise anything
         return f"{type(error).__name__}, whose text cannot be read"
-
-
-def _is_cancelled() -> bool:
-    """Return True if the current task is being cancelled; False if only a task that a tool awaits was cancelled."""
-    task = asyncio.current_task()
-    return task is not None and task.cancelling() > 0
 
 
 async def _concurrently(*calls: Any) -> list[ToolResult]:

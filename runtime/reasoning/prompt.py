@@ -23,7 +23,7 @@ MATERIAL_BUDGET = 200_000
 """Maximum length in characters of all files of a task in a prompt."""
 
 LEAST_EVIDENCE = 0.25
-"""Share of an evaluator's prompt that the work of the operators gets, however long the job is."""
+"""Share of a prompt that the work of other operators gets: for an evaluator, the least, however long the job is."""
 
 LONG_BEGINNING = 4_000
 """Length in characters from which the part of a prompt that operators of a run share is its beginning."""
@@ -67,6 +67,7 @@ def render(
     mapped = _mapped_lists(task)
     is_judge = bool(task.transcript)
     fixed, varying, shown = _instruction(task)
+    guide = task.guide
     inputs = {
         name: value
         for name, value in task.job.inputs.items()
@@ -81,6 +82,7 @@ def render(
     ]
     background = [
         ("Knowledge", "\n\n".join(_passages(task.knowledge.passages))),
+        ("Memory", "\n\n".join(_passages(task.memories.passages))),
         ("Insights from earlier runs", "\n".join(_insights(task.insights))),
     ]
     results = [("Results of earlier experts", "\n\n".join(_messages(task.previous_expert_outputs, ())))]
@@ -98,6 +100,9 @@ def render(
     else:
         given = [each for each in task.workflow_messages if not _is_in(each, shown)]
         results.append(("Results of earlier operators", "\n\n".join(_messages(given, mapped))))
+        known = evidence(task.handed, (), int(budget * LEAST_EVIDENCE))
+        report_cut(known)
+        results.append(("Work of earlier operators", known.operators))
     rest = [
         ("Operators", operators),
         ("Your last verdict", _last_verdict(task) if is_judge else ""),
@@ -110,7 +115,7 @@ def render(
     examples: Sequence[Message] = []
     if is_long:
         sections.append(("Examples", "\n\n".join(map(_example_text, task.examples))))
-        fixed, varying = "", task.instruction.strip()
+        fixed, guide, varying = "", "", f"{task.instruction.strip()}\n\n{task.guide}".strip()
     else:
         examples = [message for example in task.examples for message in _example_turns(example)]
     sections += [("Instruction", varying), ("Form of the answer", schema)]
@@ -127,7 +132,7 @@ def render(
     rules = [DATA_RULE] * has_data + [ATTACHED_RULE] * shown_files.has_attached
     if turns and examples:
         examples, rules = [], [*rules, "\n\n".join(map(_example_text, task.examples))]
-    system = "\n\n".join(filter(None, [fixed, *rules]))
+    system = "\n\n".join(filter(None, [fixed, guide, *rules]))
     return [
         *([Message.system(system)] if system else []),
         *examples,
@@ -144,12 +149,10 @@ def has_long_job(task: Task) -> bool:
 
 
 def report_cut(known: Evidence) -> None:
-    """Emit an event and log a warning if a part of the work of operators is left out of an evaluator's prompt."""
+    """Emit an event and log a warning if a part of the work of operators is left out of a prompt."""
     if known.characters:
         emit(EvidenceCut(operators=known.cut, characters=known.characters))
-        warning = (
-            "the evaluator is shown only a part of the work of %s: %s characters do not fit into its model's window"
-        )
+        warning = "the model is shown only a part of the work of %s: %s characters do not fit into its window"
         _logger.warning(warning, ", ".join(known.cut), f"{known.characters:,}")
 
 

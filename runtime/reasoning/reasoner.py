@@ -68,6 +68,11 @@ class Reasoner(Protocol):
         ...
 
 
+def own_or(own: Reasoner | None, reasoner: Reasoner) -> Reasoner:
+    """Return an operator's own reasoner, or that of the run: without an own one, or if it is the sole one."""
+    return reasoner if own is None or isinstance(reasoner, SoleReasoner) else own
+
+
 async def ask(reasoner: Reasoner, task: Task) -> str:
     """Return the reasoner's answer to a task, after emitting a `TaskBuilt` event.
 
@@ -232,6 +237,10 @@ class MonoModelReasoner:
         answer = await conversation.answer(form, draft, self._max_repairs)
         _keep(conversation, task)
         return answer
+
+
+class SoleReasoner(MonoModelReasoner):
+    """Reasoner that operators with a model of their own use, too."""
 
 
 class DualModelReasoner:

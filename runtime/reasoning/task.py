@@ -63,8 +63,11 @@ class Task(Record):
         tools: Recommended tools, including those of the actions.
         workflow_messages: Messages of the direct predecessors.
         previous_expert_outputs: Results of earlier experts.
+        handed: Records of the operators that have handed over to this one; their messages are workflow messages.
         transcript: Purpose and message of each operator, for evaluators.
+        guide: Text about the tools, which is the same for every job, such as the skills that they read.
         knowledge: Passages retrieved for the job.
+        memories: Texts of a long-term memory for the job.
         insights: Insights of earlier runs.
         lesson: Lessons from earlier attempts.
         rejection: Rejected answer of the operator in the last round; None if it was not rejected.
@@ -86,10 +89,13 @@ class Task(Record):
     output_schema: AnswerSchema = TEXT_FORM
     actions: tuple[Action, ...] = ()
     tools: tuple[Tool, ...] = ()
+    guide: str = ""
     workflow_messages: tuple[WorkflowMessage, ...] = ()
     previous_expert_outputs: tuple[WorkflowMessage, ...] = ()
+    handed: tuple[StepRecord, ...] = ()
     transcript: tuple[StepRecord, ...] = ()
     knowledge: Knowledge = Knowledge()
+    memories: Knowledge = Knowledge()
     insights: tuple[Insight, ...] = ()
     lesson: str = ""
     rejection: Rejection | None = None
@@ -124,11 +130,14 @@ class Task(Record):
             "lesson": self.lesson,
             "workflow_messages": _plain_messages(self.workflow_messages),
             "previous_expert_outputs": _plain_messages(self.previous_expert_outputs),
+            "handed": [f"{each.operator_id}: {use}" for each in self.handed for use in each.tool_calls or ()],
             "transcript": _plain_messages(each.message for each in self.transcript),
             "knowledge": [{"source": each.source, "text": each.text} for each in self.knowledge.passages],
+            "memories": [each.text for each in self.memories.passages],
             "insights": [each.text for each in self.insights],
             "actions": [{"name": each.name, "description": each.description} for each in self.actions],
             "tools": [{"name": each.name, "description": each.description} for each in self.tools],
+            "guide": self.guide,
             "examples": [each.model_dump() for each in self.examples],
             "output_schema": self.output_schema.text,
         }

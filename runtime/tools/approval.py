@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Any, cast
 
-from pydantic import StrictBool
+from pydantic import StrictBool, StrictStr
 
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.events.interrupts import asked_before, interrupt
@@ -18,8 +18,8 @@ from operad.runtime.values.errors import InputError, InvalidError, ToolError, di
 from operad.runtime.values.questions import approved_call
 from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
-Approve = StrictBool | Callable[..., bool | Awaitable[bool]]
-"""True to ask a person before each call of a tool; or a function that takes arguments of the call by name, and the
+Approve = StrictBool | list[StrictStr] | Callable[..., bool | Awaitable[bool]]
+"""True to ask a person before each call of a tool; the names of the people who may allow it; or a function that takes arguments of the call by name, and the
 `RunContext` if a parameter is annotated with it, and returns True if a person is to be asked."""
 
 ANSWERS = ("yes", "no", "always")
@@ -30,7 +30,13 @@ REFUSAL = "no: "
 
 
 async def approve(
-    tool: str, parameters: Schema, arguments: Mapping[str, Any], *, pin: str = "", note: str = ""
+    tool: str,
+    parameters: Schema,
+    arguments: Mapping[str, Any],
+    *,
+    pin: str = "",
+    note: str = "",
+    answer_by: Sequence[str] = (),
 ) -> Mapping[str, Any]:
     """Ask a person to allow a call of a tool, and return the arguments of the call when the person does.
 
@@ -39,6 +45,7 @@ async def approve(
         arguments: Arguments of the call, which are shown to the person.
         pin: Hash of what a server says of the tool; an answer for another one does not apply.
         note: Text before the question.
+        answer_by: Names of the people who may allow it; empty for anyone.
 
     Returns:
         The same arguments, or those that the person gives in their place.
@@ -63,7 +70,8 @@ async def approve(
         f"{before}Allow the tool {tool} with {arguments_text}? "
         "Answer yes, no, no: REASON, always (for the rest of this run), or other arguments as an object."
     )
-    answer = await interrupt(question, _form(tool, parameters, json.loads(arguments_text), pin))
+    form = _form(tool, parameters, json.loads(arguments_text), pin)
+    answer = await interrupt(question, form, answer_by=answer_by)
     if isinstance(answer, dict):
         return cast("dict[str, Any]", answer)
     if answer == "always":
@@ -105,7 +113,7 @@ def check_condition(tool: str, condition: Approve, known: Collection[str]) -> No
     Raises:
         ToolError: A parameter is none of them, or cannot be given by name.
     """
-    if isinstance(condition, bool):
+    if isinstance(condition, bool | list):
         return
     try:
         parameters = inspect.signature(condition).parameters.values()
@@ -121,10 +129,15 @@ def check_condition(tool: str, condition: Approve, known: Collection[str]) -> No
             )
 
 
+def people(condition: Approve) -> Sequence[str]:
+    """Return the names of the people who may allow a call; empty for anyone."""
+    return cast("list[str]", condition) if isinstance(condition, list) else ()
+
+
 async def is_needed(condition: Approve, arguments: Mapping[str, Any]) -> bool:
     """Return True if a call with these arguments needs the approval of a person."""
-    if isinstance(condition, bool):
-        return condition
+    if isinstance(condition, bool | list):
+        return bool(cast("bool | list[str]", condition))
     given = dict(arguments)
     parameters = inspect.signature(condition).parameters
     if all(parameter.kind is not parameter.VAR_KEYWORD for parameter in parameters.values()):

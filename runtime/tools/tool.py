@@ -20,7 +20,7 @@ from operad.runtime.events.run_context import RunContext, deps_in
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.duration import Duration, in_seconds
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed
+from operad.runtime.tools.approval import Approve, approve, check_condition, is_needed, people
 from operad.runtime.tools.signature import (
     Signature,
     by_name,
@@ -70,8 +70,9 @@ class Tool(Value, Generic[P, R]):
         timeout: Maximum duration of a call, in seconds or as a `timedelta`; None for no limit. The thread of a sync
             function continues after it, but the result is discarded.
         id: Id of the tool in a toolkit.
-        approve: True to ask a person before each call, showing the arguments; or a function that takes arguments of the
-            call by name, and returns True if a person is to be asked: ``approve=lambda amount: amount > 100``.
+        approve: True to ask a person before each call, showing the arguments; the names of the people who may allow it;
+            or a function that takes arguments of the call by name, and returns True if a person is to be asked:
+            ``approve=lambda amount: amount > 100``.
         pin: Hash of what a server says of the tool, to which an approval applies; empty for functions.
         read_only: True if the tool changes nothing; generated workflows then call it without a person's approval.
     """
@@ -193,7 +194,8 @@ class Tool(Value, Generic[P, R]):
         """
         checked = self._checked(arguments)
         if await is_needed(self.approve, {**self._defaults(), **checked}):
-            allowed = await approve(self.name, self.parameters, arguments, pin=self.pin)
+            by = people(self.approve)
+            allowed = await approve(self.name, self.parameters, arguments, pin=self.pin, answer_by=by)
             if allowed != arguments:
                 return await self._call_instead(allowed)
         return await self._call_in_time(checked)

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import codecs
 import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from charset_normalizer import CharsetMatch
 
 _DECLARED = re.compile(
     rb"(?:<meta\b[^>]{0,200}?\bcharset|<\?xml\b[^>]{0,200}?\bencoding)\s*=\s*[\"']?\s*(?!utf-?(?:16|32))([\w.:-]{1,40})",
@@ -14,6 +18,12 @@ _TEXT_CODECS = re.compile(r"ascii|big5|cp\d|euc|gb|hz|iso|johab|koi8|latin|mac|s
 
 _SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "iso8859-1": "cp1252", "ascii": "cp1252"}
 """Encodings that are meant by these labels on the web (WHATWG's Encoding Standard)."""
+
+_GUESSED = (
+    *("gb18030", "cp932", "euc_jp", "big5", "cp949"),
+    *("cp1252", "cp1250", "cp1251", "cp1253", "cp1254", "cp1255", "cp1256", "koi8_r"),
+)
+"""Encodings that are guessed, those first that win where several fit equally well."""
 
 _MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
@@ -28,7 +38,7 @@ def decoded(body: bytes, content_type: str) -> str:
     """
     marked = next((codec for mark, codec in _MARKS.items() if body.startswith(mark)), "")
     return body.decode(
-        marked or _from_header(content_type) or _declared(body, content_type) or _detected(body), "replace"
+        marked or _from_header(content_type) or _declared(body, content_type) or detected(body) or "utf-8", "replace"
     )
 
 
@@ -44,14 +54,18 @@ def _declared(body: bytes, content_type: str) -> str:
     return text_codec(declared[1].decode()) if declared else ""
 
 
-def _detected(body: bytes) -> str:
-    """Return the detected encoding of a text: UTF-8, or chardet's guess."""
+def detected(body: bytes) -> str:
+    """Return the encoding of a text: UTF-8, or the guess of charset-normalizer; empty if none fits."""
     try:
         body.decode()
     except UnicodeDecodeError:
-        import chardet
+        from charset_normalizer import from_bytes
 
-        return text_codec(chardet.detect(body[:65536])["encoding"] or "") or "utf-8"
+        def order(match: CharsetMatch) -> tuple[float, float, int]:
+            return match.chaos, -match.coherence, _GUESSED.index(match.encoding)
+
+        best = min(from_bytes(body, cp_isolation=list(_GUESSED)), key=order, default=None)
+        return best.encoding if best else ""
     return "utf-8"
 
 

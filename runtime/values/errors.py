@@ -137,27 +137,31 @@ class OperatorError(OperadError):
             id and the item's index.
     """
 
-    def __init__(self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> None:
+    def __init__(
+        self, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1, title: str = ""
+    ) -> None:
         self.workflow = workflow
         self.round = round
         self.cancelled: tuple[str, ...] = ()
         of_round = f" of round {round}" if round > 1 else ""
+        who = f"{title} ({operator_id})" if title else repr(operator_id)
         super().__init__(
-            f"operator {operator_id!r} of workflow {workflow!r} failed on attempt {attempt}{of_round}: "
-            f"{describe(cause)}",
+            f"operator {who} of workflow {workflow!r} failed on attempt {attempt}{of_round}: {describe(cause)}",
             operator_id=operator_id,
             attempt=attempt,
         )
 
     @classmethod
-    def of(cls, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1) -> OperatorError:
+    def of(
+        cls, workflow: str, operator_id: str, attempt: int, cause: BaseException, round: int = 1, title: str = ""
+    ) -> OperatorError:
         """Return the error for an exception of an operator; it is an instance of that exception's type, too."""
         original = cause
         while isinstance(original, OperatorError) and original.__cause__ is not None:
             original = original.__cause__
         kind = type(original)
         can_be_both = issubclass(kind, Exception) and not issubclass(kind, _NOT_COMBINED)
-        return (combined(cls, kind) if can_be_both else cls)(workflow, operator_id, attempt, cause, round)
+        return (combined(cls, kind) if can_be_both else cls)(workflow, operator_id, attempt, cause, round, title)
 
     def __str__(self) -> str:
         text = Exception.__str__(self)

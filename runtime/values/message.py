@@ -349,6 +349,7 @@ class Job(Value):
         files: Files for the task; a path stands for ``FileDescriptor.of(path)``.
         inputs: Named values for the task.
         turns: Earlier turns of the conversation, oldest first; a model receives each as a separate message.
+        started_by: What started the run, if not a person or a program: ``schedule TIME`` or ``webhook``.
     """
 
     goal: str
@@ -359,6 +360,7 @@ class Job(Value):
     files: Annotated[tuple[FileDescriptor, ...], BeforeValidator(_described)] = ()
     inputs: Annotated[dict[str, JsonValue], BeforeValidator(as_json)] = Field(default_factory=dict)
     turns: tuple[Turn, ...] = ()
+    started_by: str = ""
 
     _of_data: bool = PrivateAttr(default=False)
     """True if the inputs are fields of a model, or outputs of AWEL operators: their names cannot be misspelt."""

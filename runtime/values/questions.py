@@ -5,14 +5,14 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from pydantic import JsonValue
 
 from operad.runtime.values.base_errors import InvalidError, Issue
 from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import APPROVAL
+from operad.runtime.values.schema_check import ANSWER_BY, APPROVAL
 from operad.runtime.values.value import Value
 
 
@@ -48,6 +48,21 @@ class Question(Value):
         """Arguments with which the tool is to be called; empty for other questions."""
         return approved_call(self.schema_)[1]
 
+    @property
+    def answer_by(self) -> Sequence[str]:
+        """Names of the people who may answer; empty for anyone."""
+        return people_in(self.schema_)
+
+
+def people_in(schema: Mapping[str, Any] | None) -> Sequence[str]:
+    """Return the names of the people who may answer a question; empty for anyone.
+
+    Args:
+        schema: JSON Schema of the answer.
+    """
+    names: Any = (schema or {}).get(ANSWER_BY)
+    return [str(each) for each in cast("list[object]", names)] if isinstance(names, list) else []
+
 
 def approved_call(schema: Mapping[str, Any] | None) -> tuple[str | None, Mapping[str, JsonValue]]:
     """Return the tool and the arguments of the call that a question asks to allow; None and none for other questions.
@@ -68,11 +83,13 @@ class Questions:
     Attributes:
         asked: Questions by id, each with the future of its answer.
         allowed: Tools that a person has allowed for the rest of the run: their names and pins.
+        by: Names of the persons who gave answers that no operator has read yet, by question id.
     """
 
     def __init__(self) -> None:
         self.allowed: set[tuple[str, str]] = set()
         self.asked: dict[str, tuple[Question, asyncio.Future[JsonValue]]] = {}
+        self.by: dict[str, str] = {}
 
     def ask(self, question: Question) -> asyncio.Future[JsonValue]:
         """Open a question and return the future of its answer."""
@@ -92,14 +109,18 @@ class Questions:
         """Return True if a question is open, and no operator is about to continue with an answer."""
         return bool(self.asked) and not any(future.done() for _, future in self.asked.values())
 
-    def answer(self, answers: Mapping[str, JsonValue]) -> None:
+    def answer(self, answers: Mapping[str, JsonValue], by: str = "") -> None:
         """Answer questions. If one answer is invalid, none is accepted.
+
+        Args:
+            by: Name of the person; empty if it is not known.
 
         Raises:
             InvalidError: An answer does not fit the question's schema, or no open question has the id.
         """
         check_answers(answers, self.open())
         for question_id, value in answers.items():
+            self.by[question_id] = by
             self.asked[question_id][1].set_result(value)
 
 

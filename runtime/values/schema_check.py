@@ -14,6 +14,9 @@ Schema = dict[str, Any]
 APPROVAL = "approval"
 """Keyword, in the JSON Schema of an answer, for the call of a tool that the question is about; its value is not a schema."""
 
+ANSWER_BY = "answer_by"
+"""Keyword, in the JSON Schema of an answer, for the names of the people who may answer; its value is not a schema."""
+
 MAX_ERRORS = 20
 """Maximum number of faults of one answer that are listed."""
 
@@ -27,7 +30,7 @@ def check_schema(schema: Schema) -> None:
     from jsonschema import Draft202012Validator
     from jsonschema.validators import validator_for
 
-    schema = {key: value for key, value in schema.items() if key != APPROVAL}
+    schema = {key: value for key, value in schema.items() if key not in (APPROVAL, ANSWER_BY)}
     validator: Any = validator_for(schema, default=Draft202012Validator)
     metaschema = validator(validator.META_SCHEMA)
     try:

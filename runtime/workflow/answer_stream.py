@@ -6,9 +6,19 @@ import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Sequence
 from contextlib import aclosing
-from typing import Any
+from itertools import islice
+from typing import Any, NamedTuple
 
-from operad.runtime.events import Event, FellBack, ModelAsked, OperatorRetried, RunFinished, TokenStreamed, ToolCalled
+from operad.runtime.events import (
+    Event,
+    FellBack,
+    ModelAsked,
+    OperatorRetried,
+    OperatorSkipped,
+    RunFinished,
+    TokenStreamed,
+    ToolCalled,
+)
 from operad.runtime.policies.policy import NO_POLICY
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import AnswerError
@@ -22,19 +32,69 @@ _PIECE = re.compile(r"\S*\s*", re.DOTALL)
 _BETWEEN_TURNS = "\n\n"
 
 
+MAX_WRITERS = 1_000
+"""Maximum number of operators of which one gives the answer; if there are more, all text comes at the end."""
+
+
+class Writer(NamedTuple):
+    """Operator that may give the answer.
+
+    Attributes:
+        streams: True if its text is returned while it is written.
+        ends_at_model: True if the text of a model that it asks is not certain to be its answer.
+    """
+
+    path: tuple[str, ...]
+    streams: bool = False
+    ends_at_model: bool = False
+
+
+class _Around(NamedTuple):
+    """Place of a nested workflow.
+
+    Attributes:
+        path: Path of the operator that runs it.
+        workflows: The workflows around it.
+        is_replaceable: True if a fallback or another round may replace its text.
+    """
+
+    path: tuple[str, ...] = ()
+    workflows: tuple[BaseWorkflow[Any], ...] = ()
+    is_replaceable: bool = False
+
+
+def _writers(workflow: BaseWorkflow[Any], reasoner: Reasoner, around: _Around) -> Iterator[Writer]:
+    """Yield the operators of which one gives the answer of a workflow."""
+    graph = workflow.graph()
+    is_circle = workflow in around.workflows  # the run reports it
+    if is_circle or not graph.ends_once or (graph.evaluators and workflow.max_rounds > 1):
+        yield Writer(around.path)
+        return
+    for tail in graph.tails:
+        operator, path = graph.operators[tail], (*around.path, tail)
+        has_fallback = graph.policies.get(tail, NO_POLICY).fallback not in (None, False)
+        is_replaceable = around.is_replaceable or has_fallback or workflow.max_rounds > 1
+        if isinstance(operator, Within):
+            inside = _Around(path, (*around.workflows, workflow), is_replaceable)
+            yield from _writers(operator.body, operator.body.model or reasoner, inside)
+        else:
+            is_function = isinstance(operator, FunctionOperator)
+            streams = operator.streams_answer(reasoner) and not (is_replaceable and (is_function or around.workflows))
+            yield Writer(path, streams, is_function)
+
+
 class AnswerStream:
     """Pieces of the answer of a run as they are written; a piece that was returned is never revoked.
 
     Text that a model writes before it calls tools is returned as a paragraph before the answer.
 
     Args:
-        path: Path of the operator whose text is the answer; empty if all text comes at the end.
-        ends_at_model: True if the text of a model that the operator asks is not certain to be its answer.
+        writers: Operators of which one gives the answer; none if all text comes at the end.
     """
 
-    def __init__(self, path: Sequence[str] = (), *, ends_at_model: bool = False) -> None:
-        self._path = tuple(path)
-        self._ends_at_model = ends_at_model
+    def __init__(self, writers: Sequence[Writer] = ()) -> None:
+        self._writers = writers
+        self._writer = writers[0] if len(writers) == 1 else None  # otherwise the first of them that begins
         self._sent: list[str] = []
         self._attempt = (0, 0)
         self._to_repeat: str | None = ""  # the text that the attempt has to repeat; None after it has differed
@@ -47,49 +107,40 @@ class AnswerStream:
     def of(cls, workflow: BaseWorkflow[Any], reasoner: Reasoner) -> AnswerStream:
         """Return the stream of a workflow's answer.
 
-        Text is streamed if the only tail of the workflow, or of a nested workflow at that place, is an operator that
-        streams its answer, and no evaluator can ask for another round. The text of a generator,
-        and text inside a nested workflow, is streamed only if no fallback and no other round can replace it.
+        Text is streamed if exactly one tail of the workflow, or of a nested workflow at that place, runs, such as one
+        of those on different ports of an operator; that tail streams its answer; and no evaluator can ask for another
+        round. The text of a generator, and text inside a nested workflow, is streamed only if no fallback and no other
+        round can replace it.
         """
-        path: list[str] = []
-        around: list[BaseWorkflow[Any]] = []
-        is_replaceable = False
-        while workflow not in around:  # the run reports a workflow that is nested in itself
-            graph = workflow.graph()
-            if len(graph.tails) != 1 or (graph.evaluators and workflow.max_rounds > 1):
-                break
-            tail = graph.tails[0]
-            path.append(tail)
-            operator = graph.operators[tail]
-            has_fallback = graph.policies.get(tail, NO_POLICY).fallback not in (None, False)
-            is_replaceable = is_replaceable or has_fallback or workflow.max_rounds > 1
-            if not isinstance(operator, Within):
-                is_function = isinstance(operator, FunctionOperator)
-                if operator.streams_answer(reasoner) and not (is_replaceable and (is_function or around)):
-                    return cls(path, ends_at_model=is_function)
-                break
-            around.append(workflow)
-            workflow = operator.body
-            reasoner = workflow.model or reasoner
-        return cls()
+        writers = tuple(islice(_writers(workflow, reasoner, _Around()), MAX_WRITERS + 1))
+        return cls(writers if len(writers) <= MAX_WRITERS else ())
 
     @property
     def is_live(self) -> bool:
         """True if text is returned while it is written."""
-        return bool(self._path)
+        return any(writer.streams for writer in self._writers)
 
     def next(self, event: Event | None) -> str:
         """Return the new text in an event; empty if there is none.
 
         The text of another attempt is returned only as far as it continues the text that was returned before.
         """
-        if isinstance(event, OperatorRetried | FellBack) and event.path == self._path[: len(event.path)]:
+        if event is None:
+            return ""
+        if self._writer is None and not isinstance(event, OperatorSkipped):
+            self._writer = next((each for each in self._writers if each.path == event.path[: len(each.path)]), None)
+        writer = self._writer
+        if writer is None or not writer.streams:
+            return ""
+        if isinstance(event, OperatorRetried | FellBack) and event.path == writer.path[: len(event.path)]:
             self._attempt = (0, 0)  # the operator or a workflow around it begins anew
-        if not self._path or event is None or event.path != self._path:
+            if not self._sent and len(self._writers) > 1:
+                self._writer = None  # another one may be taken
+        if event.path != writer.path:
             return ""
         if isinstance(event, ModelAsked | ToolCalled):
-            if self._ends_at_model:
-                self._path = ()
+            if writer.ends_at_model:
+                self._writer = writer._replace(streams=False)
             else:
                 self.end_turn()
         return self._added(event) if isinstance(event, TokenStreamed) else ""

@@ -471,6 +471,11 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         check_listener(listener, self.name)
         self._listeners = (*self._listeners, listener)
 
+    @property
+    def ledger(self) -> RunStore | None:
+        """The ledger that stores runs which start from now on; None if none does."""
+        return self._runs.store
+
     def keep_in(self, ledger: RunStore | None) -> None:
         """Store runs that start from now on, with their nested runs, in a ledger; None to store nothing."""
         self._runs.store = ledger
@@ -547,19 +552,20 @@ class BaseWorkflow(Step[T], ExecutesJobs):
         """
         return self._runs.questions(run_id)
 
-    async def answer(self, run_id: str, answers: JsonLike) -> None:
+    async def answer(self, run_id: str, answers: JsonLike, *, by: str = "") -> None:
         """Answer questions of a run, and return once the answers are accepted; further events show the effect.
 
         Args:
             answers: Answers by question id; some questions may stay open. A value that is not a dict is the answer to
                 the only open question.
+            by: Name of the person who answers, for the record: `events.Resumed` names it. Empty if it is not known.
 
         Raises:
             InputError: No run with this id is in progress or stored.
             InvalidError: An answer does not fit its question's schema, or the question is unknown. No answer was
                 accepted then.
         """
-        await self._runs.answer(run_id, answers)
+        await self._runs.answer(run_id, answers, by)
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run that is running or paused in this process, and wait until it has ended.

@@ -6,7 +6,7 @@ import asyncio
 import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -35,6 +35,7 @@ from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.policies.policy import check_positive
 from operad.runtime.reasoning.reasoner import Reasoner
+from operad.runtime.testing.recorded_answers import recorded_answers
 from operad.runtime.values.arguments import refuse_unknown, short_repr
 from operad.runtime.values.errors import (
     FaultError,
@@ -50,7 +51,7 @@ from operad.runtime.values.errors import (
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import as_name
-from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus, new_id
+from operad.runtime.values.message import NO_USAGE, Usage, WorkflowMessage, WorkflowStatus, new_id
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.text import whole
 from operad.runtime.workflow.places import faults_of
@@ -67,6 +68,9 @@ ReportProgress = Callable[[int, int, ReportCase], object]
 AT_ONCE = 8
 """Default number of cases that run at the same time."""
 
+CHECKS = "checks"
+"""Name of the result of a case's own checks."""
+
 _NAMES = ("output", "expected", "inputs", "metadata", "result", "job")
 """Names of the parameters of an evaluator in code that do not stand for operators."""
 
@@ -74,10 +78,10 @@ _MOST_OF_AN_ERROR = 2_000
 
 
 class RunCase(Protocol):
-    """Function that runs a job, and calls a listener with the events of the run."""
+    """Function that runs a case with a reasoner, and calls a listener with the events of the run."""
 
     async def __call__(
-        self, job: Job, run_id: str, listener: Callable[[Event], object]
+        self, case: Case, run_id: str, listener: Callable[[Event], object], reasoner: Reasoner
     ) -> tuple[Result[Any], Sequence[StepRecord]]:
         """Return the result of the run, and the records of its operators."""
         ...
@@ -89,7 +93,7 @@ class Subject:
 
     Attributes:
         cancel: Function that cancels a run, which waits for a person.
-        reasoner: Reasoner of the evaluators that have no model of their own.
+        reasoner: Reasoner of the runs, and of the evaluators that have no model of their own.
         store: Database of its runs; None if they are not stored.
     """
 
@@ -113,6 +117,7 @@ class EvaluationOptions(TypedDict, total=False):
         repeat: Number of runs of each case; 1 by default.
         max_concurrency: Maximum number of runs at the same time; 8 by default.
         model: Model of the runs, and of evaluators without one; by default the workflow's `model`.
+        scripted: True to answer with the scripts of the cases; no operator asks a model.
         deps: Object for functions and tools; see `RunOptions`.
         results: File that keeps the results, as JSON lines; those in it that match are used again.
         run_id: For a durable workflow: id of the evaluation, with which the ids of its runs begin.
@@ -123,6 +128,7 @@ class EvaluationOptions(TypedDict, total=False):
     repeat: int
     max_concurrency: int
     model: ReasonerLike
+    scripted: bool
     deps: object
     results: str | Path | None
     run_id: str | None
@@ -144,9 +150,9 @@ async def evaluate(
             f"workflow {subject.name!r} is durable, so its database keeps the results: leave results=… out, and give "
             "run_id=… to continue the evaluation"
         )
-    dataset = Dataset.of(cases)
+    dataset, scripted = Dataset.of(cases), options.get("scripted", False)
     judges = [_scored(each, subject) for each in _listed(evaluators, dataset)]
-    _check(judges, subject)
+    _check(judges, subject, dataset)
     runs = {f"{case.name}#{number}": (case, number) for case in dataset for number in range(1, repeat + 1)}
     hashes = {key: sha256(to_json(case.as_dict())).hexdigest()[:16] for key, (case, _) in runs.items()}
     settings = {
@@ -164,7 +170,7 @@ async def evaluate(
 
         async def process(key: str) -> None:
             case, number = runs[key]
-            result = await _run_case(subject, case, number, f"{evaluation}.{_slug(key)}", judges)
+            result = await _run_case(subject, case, number, f"{evaluation}.{_slug(key)}", judges, scripted=scripted)
             done[key] = result
             store({"key": key, "result": result.model_dump(mode="json", fallback=str)})
             if progress is not None:
@@ -184,10 +190,17 @@ def _listed(evaluators: Evaluators, dataset: Dataset) -> Sequence[Any]:
     return listed
 
 
-def _check(judges: Sequence[Scorer | Judge], subject: Subject) -> None:
+def _check(judges: Sequence[Scorer | Judge], subject: Subject, dataset: Dataset) -> None:
     """Raise InvalidError, with all issues of the evaluators, if there are any."""
-    names = [judge.name for judge in judges]
+    names = [*(judge.name for judge in judges), *([CHECKS] if any(case.checks for case in dataset) else [])]
     issues = [issue for judge in judges for issue in judge.issues()]
+    known = subject.graph.operators
+    issues += [
+        Issue("undefined-node", f"pinned: there is no operator {place!r}{did_you_mean(place, known)}", case.name)
+        for case in dataset
+        for place in case.pinned
+        if place.partition("/")[0] not in known
+    ]
     issues += [
         Issue("duplicate-id", "several evaluators have this name; each needs its own", name)
         for name in dict.fromkeys(names)
@@ -198,7 +211,7 @@ def _check(judges: Sequence[Scorer | Judge], subject: Subject) -> None:
 
 
 async def _run_case(
-    subject: Subject, case: Case, number: int, run_id: str, judges: Sequence[Scorer | Judge]
+    subject: Subject, case: Case, number: int, run_id: str, judges: Sequence[Scorer | Judge], *, scripted: bool
 ) -> ReportCase:
     """Return the result of one run of a case; an error of the run, or of an evaluator, is a part of the result."""
     uses, loop = Uses(), asyncio.get_running_loop()
@@ -209,7 +222,8 @@ async def _run_case(
         if subject.store is not None:
             with suppress(InputError):  # most runs did not fail before
                 await asyncio.to_thread(subject.store.retry, run_id)
-        result, records = await subject.run(case.job, run_id, uses.apply)
+        async with recorded_answers(case.script) if scripted else nullcontext(subject.reasoner) as reasoner:
+            result, records = await subject.run(case, run_id, uses.apply, reasoner)
         if subject.store is not None and not uses.heard:  # the run had finished before
             for event in await asyncio.to_thread(subject.store.events, run_id):
                 uses.apply(event)
@@ -223,12 +237,22 @@ async def _run_case(
         fields |= {"status": result.status, "rounds": result.rounds, "usage": result.usage}
         fields["output"] = _json_of(result)
         run = _FinishedRun(case, result, _of_best_round(records, result), run_id)
-        fields["evaluators"] = tuple([await judge.judge(run) for judge in judges])
+        fields["evaluators"] = (*[await judge.judge(run) for judge in judges], *_checked(case, result))
     seconds = loop.time() - began
     found = uses.uses()
     if fields.get("error"):
         fields["usage"] = _usage_of_failed(found)
     return ReportCase(**fields, seconds=seconds, operators=found)
+
+
+def _checked(case: Case, result: Result[Any]) -> Sequence[EvaluatorResult]:
+    """Return the result of the case's own checks; none if it has none."""
+    if not case.checks:
+        return ()
+    output = _json_of(result)
+    found = [(why, fault) for why, fault in (each.fault(output, result.messages) for each in case.checks) if why]
+    faults = tuple(fault for _, fault in found if fault)
+    return [EvaluatorResult(name=CHECKS, passed=not found, reason="; ".join(why for why, _ in found), faults=faults)]
 
 
 class _FinishedRun(NamedTuple):

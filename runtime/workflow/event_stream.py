@@ -7,7 +7,9 @@ from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Generic, cast
+
+from typing_extensions import TypeVar
 
 from operad.runtime.events import Event, current_scope
 from operad.runtime.events.stream import Buffer
@@ -23,8 +25,11 @@ from operad.runtime.values.errors import (
 )
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.map_item import without_index
+from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import end_sync, run_sync, running_loop
+from operad.runtime.workflow.result import Result
+from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_handle import LiveRun, in_loop
 
 if TYPE_CHECKING:
@@ -32,6 +37,7 @@ if TYPE_CHECKING:
 
 Item = TypeVar("Item")
 E = TypeVar("E", bound=Event)
+T = TypeVar("T", default=Any, covariant=True)
 
 
 class RunStream(AsyncGenerator[Item, None]):
@@ -115,28 +121,38 @@ class StreamedRun:
 
     Attributes:
         pauses: True if the stream raises `PausedError` when the run waits for a person.
-        live: The run; None before it starts.
+        live: The run; None before it starts, and when it has ended.
+        outcome: The run and its message; None until it ends with one.
     """
 
     pauses: bool = False
     live: LiveRun | None = None
+    outcome: tuple[Run, WorkflowMessage] | None = None
 
 
-class EventStream(RunStream[E]):
+class EventStream(RunStream[E], Generic[E, T]):
     """Events of a run that `Workflow.stream` starts, typed by the event types in ``only=``.
 
         stream = flow.stream("two figs")
         for event in stream:
             if isinstance(event, events.Interrupted):
                 stream.answer({event.interrupt_id: True})
+        print(stream.result.output)
 
     Args:
         start: Function that starts the run; see `run_events`.
         wanted: Function that returns True for the events to yield.
+        make: Function that returns the result of a run that has ended, from the run and its message.
     """
 
-    def __init__(self, start: Callable[..., LiveRun], wanted: Callable[[Event], bool]) -> None:
+    def __init__(
+        self,
+        start: Callable[..., LiveRun],
+        wanted: Callable[[Event], bool],
+        make: Callable[[Run, WorkflowMessage], Result[T]],
+    ) -> None:
         run = StreamedRun()
+        self._make = make
         super().__init__(cast("AsyncGenerator[E, None]", run_events(start, run, wanted)), run)
 
     def __iter__(self) -> Iterator[E]:
@@ -149,6 +165,17 @@ class EventStream(RunStream[E]):
         """
         self._run.pauses = True
         return super().__iter__()
+
+    @property
+    def result(self) -> Result[T]:
+        """The result of the run, once all events were read.
+
+        Raises:
+            InputError: The run has not ended, or it ended with an error, which the stream has raised.
+        """
+        if self._run.outcome is None:
+            raise InputError("the run of this stream has no result: read its events to their end first")
+        return self._make(*self._run.outcome)
 
     @property
     def questions(self) -> Sequence[Question]:
@@ -174,7 +201,7 @@ class EventStream(RunStream[E]):
         if running_loop() is live.loop:
             live.answer_now(given)
         else:
-            asyncio.run_coroutine_threadsafe(live.answer(given), live.loop).result()
+            asyncio.run_coroutine_threadsafe(live.answer(given, {}), live.loop).result()
 
 
 class TextStream(RunStream[str]):
@@ -203,7 +230,7 @@ async def run_events(
             while (event := await buffer.get()) is not None:
                 yield event
             try:
-                await end
+                streamed.outcome = live.run, await end
                 return
             except PausedError as paused:
                 if live.run.waits and [*paused.questions] == [*live.run.questions.open()]:

@@ -169,6 +169,11 @@ class Result(Generic[T]):
         get_id: Callable[[], str] | None = getattr(of, "get_id", None)
         key: str = of if isinstance(of, str) else get_id() if get_id is not None else self._id_of_function(of)
         if key not in self.steps:
+            if (outer := key.partition("/")[0]) in self.steps:
+                raise InputError(
+                    f"the result has no answers of the operators inside {outer!r}: read that of {key!r} from its event "
+                    f"OperatorFinished, or return it from the last operator inside"
+                )
             hint = did_you_mean(key, self.steps)
             raise InputError(f"no operator has the id {key!r}{hint}; the workflow has: {shorten(list(self.steps))}")
         return key

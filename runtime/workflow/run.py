@@ -51,6 +51,7 @@ class Run:
         outer: The operator that contains the run; None for an outermost run.
         budget: The budget of the run.
         deps: Object that the caller gave to this run, otherwise that of the run that contains it.
+        pinned: Messages that operators of the outermost run give in place of running, by the path of their ids.
         calls: The workflow's own limiter of model calls, if any; limiters of enclosing runs are not included.
         shared_limits: Limits of model calls that the run shares with other processes, if any. They are set for the
             outermost run, and nested runs use the same.
@@ -92,6 +93,7 @@ class Run:
         "log",
         "on_paused",
         "outer",
+        "pinned",
         "questions",
         "repeats",
         "shared_limits",
@@ -142,6 +144,7 @@ class Run:
         if self.finished is None and build.budget is not NO_BUDGET:
             self.finished = {}
         self.deps = call.deps if call.deps is not None or outer is None else outer.run.deps
+        self.pinned = call.pinned if outer is None else outer.run.pinned
         self._plan = build.plan
         self._call = call
         self._prefix = prefix
@@ -239,7 +242,7 @@ class Run:
         """
         self._state = replace(self._state, number=rounds)
         self._best_messages = [messages.get(node_id) for node_id in self._plan.ids]
-        self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
+        self._write(events.RunStarted(goal=self.job.goal, inputs=self.job.inputs, **self.build.event_fields))
         self._write(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
     def replace_deps(self, deps: object) -> None:
@@ -279,7 +282,7 @@ class Run:
         """Write the first event of the run; a run inside an operator marks that operator as waiting."""
         self._in_progress.add(self)
         if self.log.heard:
-            self._write(events.RunStarted(goal=self.job.goal, **self.build.event_fields))
+            self._write(events.RunStarted(goal=self.job.goal, inputs=self.job.inputs, **self.build.event_fields))
         outer = self.outer
         if outer is not None:
             outer.begin_waiting()

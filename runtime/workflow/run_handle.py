@@ -108,28 +108,29 @@ class LiveRun:
             self._waiting -= 1
             del self  # breaks the cycle self -> task -> error -> traceback -> this frame -> self
 
-    def answer_now(self, answers: Mapping[str, JsonValue]) -> None:
+    def answer_now(self, answers: Mapping[str, JsonValue], by: str = "") -> None:
         """Answer questions of the run, from the thread of its event loop.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
         """
-        self.run.questions.answer(answers)
+        self.run.questions.answer(answers, by)
         if not self.task.done():
             self._settled.clear()
         self.run.check_paused()
 
-    async def answer(self, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of the run; see `answer_soon`."""
-        self.answer_soon(answers)
+    async def answer(self, answers: Mapping[str, JsonValue], stored: Mapping[str, JsonValue], by: str = "") -> None:
+        """Answer questions of the run, whose answers may be stored already; see `answer_soon`."""
+        unread = {each.id: stored[each.id] for each in self.run.questions.open() if each.id in stored.keys() & answers}
+        self.answer_soon(unread | new_answers(self.run_id, answers, stored), by)
 
-    def answer_soon(self, answers: Mapping[str, JsonValue]) -> None:
+    def answer_soon(self, answers: Mapping[str, JsonValue], by: str = "") -> None:
         """Answer questions of the run, from a task of its event loop; it continues without a caller that waits for it.
 
         Raises:
             InvalidError: An answer is not valid. No answer was accepted then.
         """
-        self.answer_now(answers)
+        self.answer_now(answers, by)
         if not self.streamed:
             # A run is forgotten only after a caller has waited for its outcome.
             self._going_on = asyncio.ensure_future(self.outcome())
@@ -253,7 +254,7 @@ class RunHandle(Generic[T]):
         if running_loop() is loop or self.done:
             self._live.answer_soon(given)
         else:
-            asyncio.run_coroutine_threadsafe(self._live.answer(given), loop).result()
+            asyncio.run_coroutine_threadsafe(self._live.answer(given, {}), loop).result()
         done: asyncio.Future[None] = loop.create_future()
         done.set_result(None)
         return done

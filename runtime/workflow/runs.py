@@ -21,7 +21,7 @@ from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.forks import after_fork, leave_to_parent
 from operad.runtime.values.json_like import JsonLike
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.questions import Question
+from operad.runtime.values.questions import Question, check_answers
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_handle import LiveRun, in_loop
 
@@ -65,8 +65,8 @@ class RunStore(Protocol):
         """Return the answers to questions of a run, by question id, without those to open questions; may block."""
         ...
 
-    def answer(self, run_id: str, answers: Mapping[str, JsonValue]) -> None:
-        """Answer questions of a run; may block."""
+    def answer(self, run_id: str, answers: Mapping[str, JsonValue], by: str = "") -> None:
+        """Answer questions of a run, as a person with a name; may block."""
         ...
 
     def unfinished(self, run_id: str, graph: WorkflowGraph) -> Collection[BaseOperator] | None:
@@ -220,17 +220,16 @@ class Runs:
         given = partial(answers_of, answers, run_id, partial(self.questions, run_id))
         return given() if self.store is None or isinstance(answers, Mapping) else await asyncio.to_thread(given)
 
-    async def answer(self, run_id: str, answers: JsonLike) -> None:
+    async def answer(self, run_id: str, answers: JsonLike, by: str = "") -> None:
         """Answer questions of a run; can be called in any event loop. See `LiveRun.answer`."""
         given = await self.by_question(run_id, answers)
         store = self.store_of(run_id)
         if store is not None:
-            await asyncio.to_thread(store.answer, run_id, given)
+            await asyncio.to_thread(store.answer, run_id, given, by)
             return
         live = self.find(run_id)
-        if not await self._keep(live, run_id, given):
-            new = new_answers(run_id, given, await self._stored_answers(live))
-            await in_loop(live.loop, live.answer(new))
+        if not await self._keep(live, given, by):
+            await in_loop(live.loop, live.answer(given, await self._stored_answers(live), by))
 
     async def resume(
         self, run_id: str, answers: Mapping[str, JsonValue], live: LiveRun | None = None, deps: object = None
@@ -248,7 +247,7 @@ class Runs:
         """
         live = live or self.find(run_id)
         self.refuse_streamed(run_id, live)
-        if await self._keep(live, run_id, answers):
+        if await self._keep(live, answers):
             if deps is not None:
                 live.run.replace_deps(deps)
             return live.run, await in_loop(live.loop, live.outcome(joins=True))
@@ -273,20 +272,27 @@ class Runs:
             return {}
         return await asyncio.to_thread(self.store.stored_answers, live.run_id)
 
-    async def _keep(self, live: LiveRun, run_id: str, answers: Mapping[str, JsonValue]) -> bool:
-        """Store answers to questions that a run asked before it was resumed, and has not asked again yet.
+    async def _keep(self, live: LiveRun, answers: Mapping[str, JsonValue], by: str = "") -> bool:
+        """Store answers before a durable run receives them: an accepted answer outlives this process.
+
+        Another process may answer at the same time, or drive the run by now. Of two answers, the store accepts the first.
 
         Returns:
-            True if the answers were stored; the run reads them when it asks the questions again.
+            True if the run was resumed, and has not asked these questions again yet: it reads the answers when it does.
+
+        Raises:
+            InvalidError: An answer is not valid, or a question has another answer already.
         """
-        open_ids = {question.id for question in live.run.questions.open()}
-        if self.store is None or not answers or open_ids & answers.keys():
-            return False
-        asked = await asyncio.to_thread(self.store.open_questions, run_id)
-        if not answers.keys() <= {question.id for question in asked}:
-            return False
-        await asyncio.to_thread(self.store.answer, run_id, answers)
-        return True
+        is_asking = not answers.keys().isdisjoint(question.id for question in live.run.questions.open())
+        if self.store is None or not answers or (live.run.journal is None and is_asking):  # a run that is not stored
+            return False  # one that begins to resume has no journal yet, and asks nothing
+        new = new_answers(live.run_id, answers, await self._stored_answers(live))
+        asked = {question.id for question in await asyncio.to_thread(self.store.open_questions, live.run_id)}
+        check_answers({each: value for each, value in new.items() if each not in asked}, live.run.questions.open())
+        kept = {each: value for each, value in new.items() if each in asked}
+        await asyncio.to_thread(self.store.answer, live.run_id, kept, by)
+        open_here = {question.id for question in live.run.questions.open()}  # asked meanwhile: its asker waits already
+        return kept.keys() == answers.keys() and kept.keys().isdisjoint(open_here)
 
     async def cancel(self, run_id: str) -> None:
         """Cancel a run in progress in this process; can be called in any event loop. See `LiveRun.cancel`."""

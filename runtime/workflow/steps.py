@@ -20,7 +20,8 @@ from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
 from operad.runtime.values.fault import Fault, lesson_of
-from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.map_item import without_index
+from operad.runtime.values.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import completed, perform
 from operad.runtime.workflow.kept import Done, InnerRun, same_answer
@@ -192,6 +193,23 @@ class NodeStates:
         numbers, results = self._build.numbers, self.results
         messages = (results[numbers[read]] if read in numbers else given.get(read) for read in reads)
         return [message for message in messages if message is not None]
+
+    def _handed(self, node: int) -> dict[str, StepRecord]:
+        """Return the records of the operators that have handed over to a node, each after what it was given, by id."""
+        handed = dict[str, StepRecord]()
+        given = self._call
+        if not (self._plan.parents[node] or given.judged):  # handed over to the operator that contains the workflow
+            handed |= {step.operator_id: step for step in given.transcript}
+        for parent in self._build.hands_over.get(node, ()):
+            result = self.results[parent]
+            if result is None or parent not in self._progress.inputs(node):
+                continue
+            handed |= self._handed(parent)
+            for message in self._received(parent):
+                handed.setdefault(message.operator_id, StepRecord(operator_id=message.operator_id, message=message))
+            record = records_of(self._build, {parent: Done(result, None, self._traces[parent])}, {})[0]
+            handed[record.operator_id] = record
+        return handed
 
     def _lesson(self, node: int) -> str | None:
         """Return the lessons that a node has got so far, after those of the whole run; each line once, where it is newest."""
@@ -380,7 +398,7 @@ class Steps(NodeStates):
             began = log.now()
         try:
             call = self._call_for(run, number, node)
-            if self._build.plain and run.journal is None:
+            if self._build.plain and run.journal is None and not run.pinned:
                 said = await (started(node.operator, call) if self._holds_values else node.operator.run(call))
                 message = completed(said, node, call, scope)
             else:
@@ -398,7 +416,9 @@ class Steps(NodeStates):
         return self._advance(number, message, scope)
 
     def _perform(self, node: Node, call: OperatorCall, scope: Scope) -> Awaitable[WorkflowMessage]:
-        """Run an operator, with its policy and the run's journal if there are any."""
+        """Run an operator, with its policy and the run's journal if there are any; a pinned one gives its message."""
+        if scope.run.pinned and (message := scope.run.pinned.get("/".join(map(without_index, scope.path)))):
+            return _pinned(message, call, scope)
         journal = scope.run.journal
         if journal is None:
             return perform(node, call, scope)
@@ -419,7 +439,8 @@ class Steps(NodeStates):
         if self._repairs:
             lesson = self._lesson(number)
             rejection = self._rejection(number, messages)
-        return OperatorCall(given.reasoner, job, messages, given.previous, lesson, (), None, run.deps, rejection)
+        handed = tuple(self._handed(number).values()) if given.transcript or number in self._build.hands_over else ()
+        return OperatorCall(given.reasoner, job, messages, given.previous, lesson, handed, None, run.deps, rejection)
 
     def _call_to_judge(
         self, number: int, job: Job, messages: tuple[WorkflowMessage, ...], deps: object
@@ -513,7 +534,8 @@ class Steps(NodeStates):
         is_hopeless = fault is None and not self._build.nodes[node].operator.reads_lesson
         is_final = is_hopeless or not is_retryable(error) or (for_others and self._outer)
         if self._round >= self._build.max_rounds or is_final:
-            raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round) from error
+            title = self._build.nodes[node].operator.title
+            raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round, title) from error
         if self._affects_end({node}):
             self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
             self.by_error = self.by_error or fault is None
@@ -586,3 +608,9 @@ def _is_failure(error: BaseException) -> bool:
         task = asyncio.current_task()
         return task is not None and not task.cancelling()
     return isinstance(error, Exception | SystemExit)
+
+
+async def _pinned(message: WorkflowMessage, call: OperatorCall, scope: Scope) -> WorkflowMessage:
+    """Return the message that an operator gives in place of running, which costs nothing."""
+    scope.write(events.MessageKept())
+    return message.stamped(scope.operator_id, call.job.id, NO_USAGE)

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast, overload
 
+from msgspec.structs import replace
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Event, Listener
@@ -31,7 +32,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
 from operad.runtime.values.errors import MissingExtraError, RunningLoopError
 from operad.runtime.values.json_like import JsonLike
-from operad.runtime.values.message import Job, WorkflowMessage, new_id
+from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.sync import run_sync, running_loop
 from operad.runtime.workflow.answer_stream import pieces
 from operad.runtime.workflow.base_workflow import BaseWorkflow
@@ -41,7 +42,7 @@ from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run_handle import RunHandle
 
 if TYPE_CHECKING:
-    from operad.runtime.evaluation.cases import CasesLike
+    from operad.runtime.evaluation.cases import Case, CasesLike
     from operad.runtime.evaluation.report import EvaluationReport
     from operad.runtime.values.step_record import StepRecord
     from operad.runtime.workflow.awel import WorkflowNode
@@ -233,11 +234,13 @@ class Workflow(BaseWorkflow[T]):
         only: Sequence[type[E]] | type[E] | None = None,
         under: Sequence[Any] | Step[Any] | Function | str = (),
         **options: Unpack[StreamOptions],
-    ) -> EventStream[E]:
-        """Run the workflow and yield its events as they happen; the last event has the message.
+    ) -> EventStream[E, T]:
+        """Run the workflow and yield its events as they happen; then the stream has the result.
 
-            for event in flow.stream("Is this so? The moon has air.", only=events.OperatorFinished):
+            stream = flow.stream("Is this so? The moon has air.", only=events.OperatorFinished)
+            for event in stream:
                 print(event.operator_id)
+            print(stream.result.output)
 
         In an event loop, iterate with ``async for``.
 
@@ -263,7 +266,7 @@ class Workflow(BaseWorkflow[T]):
         known = [*self._operators, *(evaluator.get_id() for evaluator, _ in self._evaluators)]
         wanted = event_filter(() if only is None else only, under, self._id_of, known)
         call = self._call_of(job, reasoner, {**options, "lesson": lesson}, workflow_messages)
-        return EventStream(partial(self._start, call, options.get("run_id")), wanted)
+        return EventStream(partial(self._start, call, options.get("run_id")), wanted, self._result)
 
     def stream_text(self, job: JobLike, reasoner: ReasonerLike = None, **options: Unpack[RunOptions]) -> TextStream:
         """Run the workflow and yield the text of its answer, piece by piece.
@@ -357,8 +360,10 @@ class Workflow(BaseWorkflow[T]):
         model, deps = options.get("model"), options.get("deps")
         reasoner = self._run_reasoner if model is None else reasoner_of(model)
 
-        async def run(job: Job, run_id: str, listener: Listener) -> tuple[Result[Any], Sequence[StepRecord]]:
-            call = self._call_of(job, reasoner, {"deps": deps})
+        async def run(
+            case: Case, run_id: str, listener: Listener, reasoner: Reasoner
+        ) -> tuple[Result[Any], Sequence[StepRecord]]:
+            call = replace(self._call_of(case.job, reasoner, {"deps": deps}), pinned=case.pinned or None)
             found, message = await self._run_to_end(call, run_id, [listener])
             return self._result(found, message), found.records()
 
