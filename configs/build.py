@@ -38,7 +38,16 @@ from operad.configs.schema import (
     WorkflowLikeSpec,
     WorkflowSpec,
 )
-from operad.configs.services import Toolbox, make_outside, make_services, open_insights, open_library, unknown_workflow
+from operad.configs.services import (
+    Toolbox,
+    make_outside,
+    make_services,
+    open_insights,
+    open_library,
+    open_memory,
+    skills_in,
+    unknown_workflow,
+)
 from operad.evaluators import Evaluator
 from operad.flows.read_variables import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, Services, VariableType
@@ -372,9 +381,11 @@ def _retry(spec: RetrySpec) -> Retry:
 
 _PLATFORMS: dict[str | None, type[Workflow]] = {None: Workflow, "DBGPT": DbgptWorkflow, "BUILTIN": BuiltinWorkflow}
 _EXPLAINED_BY_GAPS = {"no-operators", "never-runs", "read-too-early"}  # issues that a missing operator may cause
-_NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map", "check"}
+NOT_AS_EVALUATOR = {"inputs", "ports", "join", "map", "check"}
+"""Keys of operators that evaluators cannot have."""
+
 _NOT_AS_FALLBACK = {"inputs", "join", "map"}
-_CONFIG_KEYS = ("examples", "ports", "threshold", "hops", "memory", "max_turns")
+_CONFIG_KEYS = ("examples", "ports", "threshold", "hops", "code_mode", "memory", "max_turns")
 
 
 class Built(NamedTuple):
@@ -716,7 +727,7 @@ class _Builder:
             self._report_kind(spec, path)
             return
         by_class = isinstance(spec, OperatorSpec) and spec.class_
-        refused = _NOT_AS_EVALUATOR if by_class else _NOT_AS_EVALUATOR | {"output_schema"}
+        refused = NOT_AS_EVALUATOR if by_class else NOT_AS_EVALUATOR | {"output_schema"}
         for key in sorted(refused & spec.model_fields_set):
             self._faults.report((*defined, key), "value", f"an evaluator cannot have {key!r}")
         default = replace(defaults.policy, fallback=None)  # the message of the default fallback is not a verdict
@@ -765,13 +776,21 @@ class _Builder:
         model_argument = {"model": built_model} if spec.model else {}
         actions = [self._tools.action(ref, (*path, "actions", i)) for i, ref in enumerate(spec.actions)]
         tools = tuple(tool for i, ref in enumerate(spec.tools) if (tool := self._tools.tool(ref, (*path, "tools", i))))
+        skills = (
+            skills_in(spec.skills, self._folder, self._faults, (*path, "skills"), self._modules) if spec.skills else ()
+        )
         written = _written_in(spec, path, self._modules, self._faults)
         if written is None:
             return None
         try:
             config = OperatorConfig.model_validate(
                 {name: getattr(spec, name) for name in _CONFIG_KEYS}
-                | {"actions": tuple(action for action in actions if action), "tools": tools, **written}
+                | {
+                    "actions": tuple(action for action in actions if action),
+                    "tools": tools,
+                    "skills": skills,
+                    **written,
+                }
                 | {"id": spec.name or "-"}  # empty if the key `name` is misspelt
             )
         except ValidationError as error:
@@ -783,10 +802,14 @@ class _Builder:
             return None
         try:
             knowledge_argument = {"knowledge_base": self._library} if self._library and spec.knowledge else {}
+            place, of_memory = (*path, "long_term_memory"), spec.long_term_memory
+            memory = open_memory(of_memory, self._folder, self._faults, place, self._modules) if of_memory else None
+            memory_argument = {"long_term_memory": memory} if memory else {}
             params = _params_of(spec, operator_class, self._folder)
             if spec.class_ and not self._modules.makes(spec.class_, spec.params):
                 return None
-            return operator_class(config, toolkit=self._tools.toolkit, **knowledge_argument, **model_argument, **params)
+            arguments: dict[str, Any] = {**knowledge_argument, **memory_argument, **model_argument, **params}
+            return operator_class(config, toolkit=self._tools.toolkit, **arguments)
         except (Exception, SystemExit) as error:  # noqa: BLE001 - a user's class may raise anything
             message = f"{spec.class_ or base.__name__} cannot be made with these: {describe(error)}"
             message += "; with `knowledge: false` it gets no knowledge_base" if "'knowledge_base'" in str(error) else ""

@@ -28,6 +28,7 @@ Kind = Literal[
     "deletes",
     "sets",
     "requests",
+    "starts",
 ]
 
 _LINES: Mapping[Kind, str] = {
@@ -44,13 +45,15 @@ _LINES: Mapping[Kind, str] = {
     "deletes": "deletes finished durable runs of {what}",
     "sets": "sets {what}, which is not known to be harmless",
     "requests": "sends requests to {where}",
+    "starts": "starts runs by itself where it is served: {what}",
 }
 """The line of a capability, by its kind, in the order of a list."""
 
 _ORDER = list(_LINES)
 
-HARMLESS: Kind = "requests"
-"""Kind of capability that needs no trust by itself: the address guard allows public addresses to every file."""
+HARMLESS: frozenset[Kind] = frozenset({"requests", "starts"})
+"""Kinds of capabilities that need no trust by themselves: the address guard allows public addresses to every file, and a
+file only starts runs once somebody serves it."""
 
 MAX_NAME = 500
 """Maximum number of characters of a path, a command or another name in a line."""
@@ -95,7 +98,7 @@ class Capabilities:
     digest: str = ""
 
     def __bool__(self) -> bool:
-        return any(each.kind != HARMLESS for each in self.each)
+        return any(each.kind not in HARMLESS for each in self.each)
 
     @property
     def lines(self) -> tuple[str, ...]:

@@ -112,6 +112,16 @@ class ExpertFile:
             raise InputError(f"{path_of(path)}: is not in the file; edit the list as a whole")
         return self.with_values(values)
 
+    def without_field(self, path: Sequence[Step], name: str) -> ExpertFile:
+        """Return the file without a key of the mapping at a path.
+
+        Raises:
+            InputError: The path does not exist, or leads to a part that is shared by an anchor.
+        """
+        values = self.values
+        fields_of(_at(values, path)).pop(name, None)
+        return self.with_values(values)
+
     def with_fields(self, path: Sequence[Step], fields: Mapping[str, Any]) -> ExpertFile:
         """Return the file with keys of a mapping added or replaced; a key that has another spelling keeps it.
 

@@ -15,6 +15,7 @@ from operad.configs.models import make_model, override
 from operad.configs.schema import ConfigSpec
 from operad.flows import NodeGraph
 from operad.flows.assemble import assemble
+from operad.flows.names import titles_of
 from operad.operators import Services
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text
@@ -62,7 +63,7 @@ def find_graph(path: str, services: Callable[[], Services | None] = lambda: None
     format_, graph = read_workflow(path, data, name=file.name, format_=guess)
     _check_runs(format_, file.name)
     if issues := list(in_file(format_.check(graph.runnable, services()), format_.lines(data))):
-        raise located(f"{path} cannot be run", issues, path)
+        raise located(f"{path} cannot be run", issues, path, titles_of(graph))
     return graph
 
 

@@ -16,7 +16,6 @@ from operad.configs.loader import load
 from operad.evaluators.unknown import UnknownValues
 from operad.flows.edit.difference import Difference, difference
 from operad.flows.formats.shapes import fields_of, texts_of
-from operad.flows.formats.table import FORMATS
 from operad.flows.generation.asking import WorkflowPlan, plan_for_people
 from operad.flows.generation.designer import PlanWorkflow
 from operad.flows.generation.draft import unread
@@ -41,6 +40,7 @@ from operad.flows.generation.stage import (
     texts_in,
 )
 from operad.flows.generation.store import nearest_example
+from operad.flows.names import titles_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import secrets_of
 from operad.operators.nodes import NODE_TYPES
@@ -240,7 +240,7 @@ class Designer:
         if base.nodes:
             inputs |= {WORKFLOW: to_json(base), ROUNDS: _without_keys(base.instructions)}
             inputs |= {NOTES: list[JsonValue](base.notes)} if base.notes else {}
-            inputs |= {TITLES: dict[str, JsonValue](named)} if (named := _titles(base)) else {}
+            inputs |= {TITLES: dict[str, JsonValue](titles)} if (titles := titles_of(base)) else {}
         if self._store and (example := nearest_example(self._store, goal)):
             inputs[EXAMPLE] = {
                 "says": name_keys(example.instructions).text,
@@ -425,8 +425,3 @@ def _answer(plan: WorkflowPlan, base: NodeGraph) -> dict[str, Any]:
     if plan.base != base:
         raise InputError("the plan is of another workflow; plan the change of this one")
     return dict(plan.answer)
-
-
-def _titles(base: NodeGraph) -> dict[str, str]:
-    """Return the titles that people gave to the nodes of an imported workflow, by their ids."""
-    return {key: title for each in FORMATS.values() for key, title in each.titles(base).items()}

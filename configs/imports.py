@@ -19,7 +19,7 @@ from typing import Any, Protocol, TypeVar, cast
 from pydantic import ConfigDict
 
 from operad.configs.capabilities import Capabilities, Capability
-from operad.configs.read_capabilities import Place, class_parts
+from operad.configs.read_capabilities import Place, class_parts, is_inside
 from operad.configs.schema import FunctionSpec, LocalToolSpec
 from operad.configs.static_code import (
     Found,
@@ -127,6 +127,10 @@ class Modules(Protocol):
         """Return True if a path that the file names may be looked at."""
         ...
 
+    def covers(self, digest: str) -> bool:
+        """Return True if content with this hash is among what the file can do; it may have changed since it was trusted."""
+        ...
+
     def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
         """Return True if the class at a dotted path may be made with parameters; see `class_parts`."""
         ...
@@ -175,6 +179,7 @@ class LoadedModules:
     def __init__(self, capabilities: Capabilities, pins: ToolPins | None = None) -> None:
         self.pins = pins
         self._modules = capabilities.modules
+        self._digests = frozenset(each.digest for each in capabilities.each)
         self._folder = capabilities.folder
         identity = f"{capabilities.digest} {capabilities.folder}".encode("utf-8", "surrogateescape")
         self._package = PREFIX + sha256(identity).hexdigest()[:16]
@@ -182,6 +187,10 @@ class LoadedModules:
     def opens(self, path: Path) -> bool:
         """Return True: the file is trusted."""
         return True
+
+    def covers(self, digest: str) -> bool:
+        """Return True if content with this hash was trusted."""
+        return digest in self._digests
 
     def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
         """Return True: the file is trusted."""
@@ -286,12 +295,13 @@ class StandIns:
         self._reader = Reader(capabilities.folder)
         self.remarks: dict[str, None] = {}
 
+    def covers(self, digest: str) -> bool:
+        """Return True: nothing runs."""
+        return True
+
     def opens(self, path: Path) -> bool:
         """Return True if a path is in the folder of the file, also by its links."""
-        try:
-            return path.expanduser().resolve().is_relative_to(self._folder)
-        except (OSError, RuntimeError, ValueError):  # a circle of links; no such user's home; a zero byte
-            return False
+        return is_inside(path.expanduser(), self._folder)
 
     def makes(self, path: str, params: Mapping[str, Any], base: Path | None = None) -> bool:
         """Return True if a class of operad reads no file outside of the folder when it is made."""

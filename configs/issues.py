@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from operad.runtime.values.errors import InvalidError, Issue
@@ -28,15 +29,18 @@ class Placed(NamedTuple):
     line: int = 0
 
 
-def issue_line(issue: Placed, file: str = "") -> str:
+def issue_line(issue: Placed, file: str = "", titles: Mapping[str, str] = MappingProxyType({})) -> str:
     """Return an issue as one line; without `file`, the line starts with the place inside the file.
+
+    Args:
+        titles: Titles of nodes by their ids, which stand before the ids.
 
     Example:
         >>> issue_line(Placed("cycle", "waits for itself", "greet", 3), "expert.yaml")
         'expert.yaml:3: greet: waits for itself [cycle]'
     """
     place = f"{file}:{issue.line}" if issue.line else file
-    return printable(f"{': '.join(filter(None, (place, issue.where, issue.message)))} [{issue.code}]")
+    return printable(f"{': '.join(filter(None, (place, _titled(issue.where, titles), issue.message)))} [{issue.code}]")
 
 
 def issue_dicts(error: InvalidError) -> list[dict[str, Any]]:
@@ -59,9 +63,17 @@ def error_lines(error: InvalidError) -> Iterator[str]:
             yield issue_line(Placed(issue.code, issue.message, issue.where))
 
 
-def located(subject: str, issues: Sequence[Placed], file: str) -> InvalidError:
-    """Return an error with the issues of a file; the place of each issue includes the file."""
-    return InvalidError(subject, [Issue(issue.code, issue.message, _place_text(issue, file)) for issue in issues])
+def located(
+    subject: str, issues: Sequence[Placed], file: str, titles: Mapping[str, str] = MappingProxyType({})
+) -> InvalidError:
+    """Return an error with the issues of a file; the place of each issue includes the file, and the titles of nodes."""
+    placed = [each._replace(where=_titled(each.where, titles)) for each in issues]
+    return InvalidError(subject, [Issue(issue.code, issue.message, _place_text(issue, file)) for issue in placed])
+
+
+def _titled(where: str, titles: Mapping[str, str]) -> str:
+    """Return a place with the titles of its node, or of both ends of its edge, before the ids."""
+    return " → ".join(f"{titles[each]} ({each})" if each in titles else each for each in where.split(" → "))
 
 
 def placed(issue: Issue, file: str) -> Placed:

@@ -70,22 +70,28 @@ KEYS: Mapping[str, Keys] = {
     "WorkflowSpec": keys("", f"{_POLICY.replace(' cache', '')} {_WORKFLOW} name inputs join map"),
     "OperatorSpec": keys(
         "class_ params written_by",
-        f"{_POLICY} name instruction model examples output_schema inputs actions tools threshold hops ports join map "
-        "knowledge memory max_turns check",
+        f"{_POLICY} name instruction model examples output_schema inputs actions tools skills threshold hops ports join map "
+        "knowledge code_mode memory long_term_memory max_turns check",
     ),
     "CheckSpec": keys("function", ""),
     "Example": keys("", "input output"),
     "PolicySpec": keys("", _POLICY),
     "BudgetSpec": keys("", "tokens calls cost seconds"),
-    "ExpertSpec": keys("", f"{_WORKFLOW} profile reasoner model memory"),
+    "ExpertSpec": keys("", f"{_WORKFLOW} profile reasoner model memory schedule webhook"),
+    "ScheduleSpec": keys("cron", "timezone job inputs"),
+    "WebhookSpec": keys("secret", "inputs job wait"),
     "StepSpec": keys("", "operator port"),
     "ProfileSpec": keys("", "name desc"),
     "ExpertReasonerSpec": keys("", "actor_name thinker_name type max_rounds"),
     "MemorySpec": keys("", "tokens"),
-    "LeaderSpec": keys("", "profile actions reasoner model memory max_splits life_cycles max_depth budget"),
+    "LeaderSpec": keys(
+        "", "profile actions reasoner model memory max_splits life_cycles max_depth budget schedule webhook"
+    ),
     "KnowledgeSpec": keys("paths index", "passages embeddings"),
     "EmbeddingsSpec": keys("name base_url api_key_env", ""),
     "ServicesSpec": keys("folder workflows", "search images speech http code tools models knowledge lossy"),
+    "LongTermMemorySpec": keys("store", "namespace embeddings max_age recalled"),
+    "SkillSpec": keys("path scripts", ""),
     "SearchSpec": keys("type api_key_env base_url", ""),
     "ImagesSpec": keys("name base_url api_key_env", "size"),
     "SpeechSpec": keys("name base_url api_key_env", "voice format"),
@@ -100,9 +106,9 @@ KEYS: Mapping[str, Keys] = {
 """Keys of files of experts, services and tasks, by the class of their part."""
 
 CLASS_KEYS = keys(
-    "server workflow folder gold object_info key subtask model",
+    "server secret workflow folder gold object_info key subtask model",
     "threshold max_bytes timeout seconds beta mode judge similarity output examples ports retry memory max_turns check "
-    "temperature thinking settings",
+    "temperature thinking settings skills code_mode long_term_memory",
 )
 """Parameters (`params`) of classes of Operad."""
 
@@ -110,8 +116,9 @@ _ASKING = "model_name sampling failure"
 
 NODE_KEYS: Mapping[str, Keys] = {
     "start": keys(
-        "defaults",
-        "failure variables variables.name variables.type trigger trigger.kind trigger.method trigger.content_type trigger.inputs trigger.status trigger.response",
+        "defaults trigger",
+        "failure variables variables.name variables.type trigger.kind trigger.method trigger.content_type trigger.inputs trigger.status "
+        "trigger.response trigger.secret trigger.wait trigger.cron trigger.timezone",
     ),
     "end": keys("", "failure outputs outputs.name outputs.value"),
     "llm": keys(
@@ -156,7 +163,7 @@ NODE_KEYS: Mapping[str, Keys] = {
         "",
         f"{_ASKING} instruction query tools strategy rounds memory memory.turns memory.query memory.messages",
     ),
-    "human-input": keys("", "failure question actions actions.id actions.title inputs"),
+    "human-input": keys("", "failure question actions actions.id actions.title inputs answer_by"),
     "request": keys(
         "url headers params body body.parts authorization.key authorization.secret secret_hosts",
         "failure method body.type authorization authorization.type authorization.header timeout",

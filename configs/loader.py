@@ -22,7 +22,7 @@ from operad.operators import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.agents.leader import Leader
 from operad.runtime.models.model import Model
-from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner, reasoner_of
+from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner, Reasoner, own_or, reasoner_of
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.document import Document, parse_document, read_document
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
@@ -204,6 +204,8 @@ class _ExpertWithoutModel(Expert):
         if reasoner is self._leader_reasoner:
             return self.reasoner
         own = self.reasoner if self._keeps_settings else None
+        if own_or(own, reasoner) is reasoner:
+            return reasoner
         if isinstance(own, MonoModelReasoner | DualModelReasoner) and isinstance(reasoner, MonoModelReasoner):
             with suppress(InputError):  # without a model, the operators that ask one raise the error
                 return own.with_model(reasoner.model)
@@ -288,7 +290,9 @@ def _preview(document: Document, spec: ConfigSpec, capabilities: Capabilities) -
     modules = StandIns(capabilities)
     configuration = _build(document, spec, capabilities, modules)
     needs_trust = [f"needs trust: it {line}" for line in capabilities.lines] if capabilities else []
-    return replace(configuration, remarks=(*needs_trust, *modules.remarks, *remarks_on(spec, document)))
+    return replace(
+        configuration, remarks=(*needs_trust, *modules.remarks, *remarks_on(spec, document, capabilities.folder))
+    )
 
 
 def _read(document: Document, folder: Path) -> tuple[ConfigSpec, Capabilities]:

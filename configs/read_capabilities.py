@@ -37,15 +37,19 @@ from operad.configs.schema import (
     ImagesSpec,
     KnowledgeSpec,
     LocalToolSpec,
+    LongTermMemorySpec,
     MakerSpec,
     McpToolSpec,
     ModelSpec,
     OperatorSpec,
     ReadyToolSpec,
+    ScheduleSpec,
     SearchSpec,
     ServicesSpec,
+    SkillSpec,
     SpeechSpec,
     TypedSpec,
+    WebhookSpec,
 )
 from operad.configs.static_code import Module, Reader, imports_of, is_own, is_stdlib
 from operad.flows.node_graph import NodeGraph
@@ -55,6 +59,7 @@ from operad.operators.named_params import positional
 from operad.operators.node import NodeOperator
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.operator import Operator
+from operad.operators.skills import load_skills
 from operad.operators.web.search import DuckDuckGo, SerpApi, Tavily
 from operad.runtime.barrier import missing
 from operad.runtime.models.addresses import without_login
@@ -349,11 +354,11 @@ def class_parts(dotted: str, params: Mapping[str, Any], place: Place, base: Path
     if isinstance(found, type) and issubclass(found, Operator):
         for key, value in params.items():
             if key == "server":
-                yield sending("inputs and files of your jobs", str(value))
+                yield sending("inputs and files of your jobs", str(value), str(params.get("secret") or ""))
             elif key == "model":
                 yield from place.weights(str(value))
                 yield from place.sends("your prompts", str(value), None, None)
-            elif key in CLASS_KEYS.opening:
+            elif key in CLASS_KEYS.opening and key != "secret":  # which the server gets
                 given = value
                 if key in ("key", "subtask"):
                     given = cast("dict[str, object]", value).get("dataset") if isinstance(value, dict) else None
@@ -449,6 +454,17 @@ def _start(params: StartParams, id: str, place: Place) -> Iterator[Part]:
             path = cast("dict[str, object]", path).get("path") if isinstance(path, dict) else path
             if name in kinds and kinds[name].is_file and isinstance(path, str) and path:
                 yield from place.outside("reads", path, f"default of the input {name}", Path.cwd())
+    if params.trigger is not None and params.trigger.kind == "schedule":
+        yield _scheduled(params.trigger.cron, params.trigger.timezone)
+    elif params.trigger is not None and params.trigger.kind == "webhook":
+        yield _BY_REQUEST
+
+
+def _scheduled(cron: str, timezone: str) -> Capability:
+    return Capability("starts", f"at {cron} ({timezone})")
+
+
+_BY_REQUEST = Capability("starts", "by requests to its webhook")
 
 
 def _request(params: RequestParams, id: str, place: Place) -> Iterator[Part]:
@@ -570,6 +586,37 @@ def _knowledge(spec: KnowledgeSpec, place: Place) -> Iterator[Part]:
         yield from place.sqlite(spec.index, "index of knowledge")
 
 
+def _memory(spec: LongTermMemorySpec, place: Place) -> Iterator[Part]:
+    if spec.store and spec.store.startswith("$"):
+        yield Capability("sends", "what operators remember", f"the database in {spec.store}")
+    else:
+        yield from place.sqlite(spec.store or f"{place.stem}.memory.sqlite", "long-term memory")
+
+
+def is_inside(path: Path, folder: Path) -> bool:
+    """Return True if a path is in a folder, also by its links."""
+    try:
+        return path.resolve().is_relative_to(folder)
+    except (OSError, RuntimeError, ValueError):  # a circle of links; a zero byte: reported as a fault of the file
+        return False
+
+
+def _skills(spec: SkillSpec, place: Place) -> Iterator[Part]:
+    yield from place.outside("reads", spec.path, "skills")
+    at = place.folder / os.path.expanduser(spec.path)
+    if not spec.scripts or not is_inside(at, place.folder):
+        return
+    try:
+        skills = load_skills(at, scripts=True)
+    except OperadError:  # reported as a fault of the file
+        return
+    for skill in skills:
+        where = Path(skill.folder).relative_to(place.folder).as_posix()
+        unconfined = ", which this system cannot confine" if missing() else ""
+        for script in skill.runnable:
+            yield Capability("code", f"script of a skill{unconfined}", f"{where}/{script}", skill.digest)
+
+
 def _search(spec: SearchSpec, place: Place) -> Iterator[Part]:
     usual, usual_key = _SEARCH_URLS.get(spec.type), _SEARCH_KEYS.get(spec.type)
     url, key = spec.base_url or usual or "", (spec.api_key_env or usual_key) if usual_key else None
@@ -630,6 +677,14 @@ def _cache(spec: CacheSpec, place: Place) -> Iterator[Part]:
         yield from place.sqlite(spec.path, "cache")
 
 
+def _schedule(spec: ScheduleSpec, place: Place) -> Iterator[Part]:
+    yield _scheduled(spec.cron, spec.timezone)
+
+
+def _webhook(spec: WebhookSpec, place: Place) -> Iterator[Part]:
+    yield _BY_REQUEST
+
+
 def _durable(spec: DurableSpec, place: Place) -> Iterator[Part]:
     if spec.max_age is not None or spec.max_runs is not None:
         yield Capability("deletes", ", ".join(sorted(place.names)))
@@ -684,12 +739,16 @@ READERS: Mapping[type[BaseModel], Callable[[Any, Place], Iterator[Part]]] = {
     ModelSpec: _model,
     MakerSpec: _maker,
     KnowledgeSpec: _knowledge,
+    LongTermMemorySpec: _memory,
+    SkillSpec: _skills,
     SearchSpec: _search,
     ServicesSpec: _services,
     CodeSpec: _code,
     HttpSpec: _http,
     EnvSpec: _env,
     CacheSpec: _cache,
+    ScheduleSpec: _schedule,
+    WebhookSpec: _webhook,
     DurableSpec: _durable,
     McpToolSpec: _mcp,
     ReadyToolSpec: _ready,

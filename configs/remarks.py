@@ -2,13 +2,25 @@
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Collection, Iterator, Mapping
+from pathlib import Path
 from typing import Any, cast
 
+from operad.configs.read_capabilities import is_inside
 from operad.configs.reading import places
-from operad.configs.schema import ConfigSpec, FunctionSpec, OperatorSpec, StepSpec, TypedSpec, WorkflowLikeSpec
+from operad.configs.schema import (
+    ConfigSpec,
+    FunctionSpec,
+    OperatorSpec,
+    SkillSpec,
+    StepSpec,
+    TypedSpec,
+    WorkflowLikeSpec,
+)
 from operad.operators.instruction import Template
+from operad.operators.skills import load_skills
 from operad.runtime.graph.operator import HasGraph
 from operad.runtime.values.document import Document
 from operad.runtime.values.ids import as_name
@@ -16,8 +28,8 @@ from operad.runtime.values.ids import as_name
 _REFERENCE = re.compile(r"\{\{#[^#{}]+#\}\}")
 
 
-def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
-    """Yield the remarks on a configuration, each with its line."""
+def remarks_on(spec: ConfigSpec, document: Document, folder: Path) -> Iterator[str]:
+    """Yield the remarks on a configuration, each with its line; `folder` is that of the file."""
     lines: dict[str, int] = {}
     used: set[str] = set()
     for kind, path, value in places(document.data):
@@ -34,11 +46,24 @@ def remarks_on(spec: ConfigSpec, document: Document) -> Iterator[str]:
                     "no chain, evaluator or fallback names it"
                 )
     yield from _on_instructions(document, lines)
+    yield from dict.fromkeys(_on_skills(document, folder))
     yield from dict.fromkeys(
         f"line {lines[name]}: no chain follows port {port!r} of operator {name!r}; if it is chosen, nothing runs after it"
         for workflow in _workflows(spec)
         for name, port in _ports_without_successor(workflow, spec)
     )
+
+
+def _on_skills(document: Document, folder: Path) -> Iterator[str]:
+    """Yield the remarks on the skills in the folder of the file that have no faults."""
+    for _, _, value in places(document.data):
+        definition = cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+        for each in definition.get("skills") or ():
+            spec = SkillSpec.model_validate({"path": each} if isinstance(each, str) else each)
+            at = folder / os.path.expanduser(spec.path)
+            if is_inside(at, folder):
+                for skill in load_skills(at, scripts=spec.scripts):
+                    yield from (note.replace(f"{folder}/", "") for note in skill.notes)
 
 
 def _on_instructions(document: Document, lines: Mapping[str, int]) -> Iterator[str]:

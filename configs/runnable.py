@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from operad.configs.capabilities import Trust
+from operad.configs.python_reference import is_reference
 from operad.configs.schema import DurableSpec
 from operad.configs.workflow_file import OpenWorkflow, open_workflow
 from operad.flows.node_graph import NodeGraph
@@ -28,7 +29,7 @@ class Source(Value):
     """Source of a command's run; it never contains a key.
 
     Attributes:
-        file: The absolute path of a file, or the name of one that comes with operad.
+        file: The absolute path of a file, the name of one that comes with operad, or ``module:name`` of a workflow in Python.
         expert: Name of the expert; None for the leader, or the only expert.
         model: Name of the model; None for that of the file or the environment.
         base_url: The model's endpoint, likewise; without a login.
@@ -92,12 +93,13 @@ class Runnable:
         return Served(self.name, self.team)
 
 
-def make(source: Source, trust: Trust = False) -> Runnable:
+def make(source: Source, trust: Trust = False, *, asks_model: bool = True) -> Runnable:
     """Return the runnable of a source.
 
     Args:
         source: The file, and the command's options.
         trust: True if the file may do what it can.
+        asks_model: False if its runs ask no model, so that none need be configured.
 
     Raises:
         UntrustedError: The file needs trust.
@@ -110,9 +112,9 @@ def make(source: Source, trust: Trust = False) -> Runnable:
         raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
     found = opened(source, trust)
     agent = found.agent(model_name=model, base_url=base_url)
-    if not source.workers:  # workers configure models themselves
+    if asks_model and not source.workers:  # workers configure models themselves
         agent.check_model()
-    name = Path(source.file).stem
+    name = source.file if found.reference else Path(source.file).stem
     if found.configuration is None:
         return Runnable(agent, agent.profile.name, found.graph, found.services, name, [agent])
     spec = found.configuration.spec
@@ -124,6 +126,13 @@ def make(source: Source, trust: Trust = False) -> Runnable:
 def opened(source: Source, trust: Trust = False) -> OpenWorkflow:
     """Return the file of a source, opened with the command's options; errors are those of `make`."""
     services, folder = source.services, source.out
+    if is_reference(source.file):
+        unfit = {"--expert": source.expert, "--services": services, "--output": folder}
+        if given := [option for option, value in unfit.items() if value is not None]:
+            raise InputError(
+                f"{source.file}: is a workflow in Python, which takes no {' and no '.join(given)}; leave it out"
+            )
+        return OpenWorkflow(None, None, Services(), reference=source.file)
     return open_workflow(source.file, source.expert, services=services, folder=folder, trust=trust, lossy=source.lossy)
 
 

@@ -32,8 +32,11 @@ from operad.runtime.models.turn import Price
 from operad.runtime.reasoning.reasoner import MAX_TURNS
 from operad.runtime.reasoning.task import Example
 from operad.runtime.values import errors
+from operad.runtime.values.cron import cron_fault, zone_fault
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.ids import id_fault
+from operad.runtime.values.secret import is_secret_name
+from operad.runtime.values.webhooks import HOW_TO_NAME_IT, MAX_WAIT
 from operad.runtime.workflow.memory import DEFAULT_TOKENS, LEAST_TOKENS
 
 Amount = Annotated[float, Field(gt=0, allow_inf_nan=False)]
@@ -328,7 +331,7 @@ def _tool_kind(value: Any) -> str:
     return _READY if isinstance(given, str) and given in READY else str(given or "LOCAL_TOOL")
 
 
-_APPROVE = "Ask a person before each call, and show the arguments."
+_APPROVE = "Ask a person before each call, and show the arguments: true, or the names of the people who may allow it."
 
 
 class LocalToolSpec(Spec):
@@ -339,7 +342,7 @@ class LocalToolSpec(Spec):
     desc: str = Field(default="", description="Description for the model; by default the docstring.")
     module_path: str = Field(description="Module, as Python imports it; it may lie beside this file.")
     timeout: Seconds | None = Field(default=None, description="Maximum seconds of a call.")
-    approve: bool = Field(default=False, description=_APPROVE)
+    approve: bool | list[str] = Field(default=False, description=_APPROVE)
 
 
 class McpToolSpec(Spec):
@@ -349,7 +352,7 @@ class McpToolSpec(Spec):
     type: Literal["MCP"]
     desc: str = Field(default="", description="Description.")
     mcp_transport_config: McpServer = Field(description="Transport, and address or command of the server.")
-    approve: bool = Field(default=False, description=_APPROVE)
+    approve: bool | list[str] = Field(default=False, description=_APPROVE)
     sampling: bool = Field(
         default=False, description="Let the server send prompts to the model that calls its tools, within the budget."
     )
@@ -368,7 +371,7 @@ class ReadyToolSpec(Spec):
     name: str = Field(
         default="", description="By default web_reader, web_search, wikipedia or current_time, by its type."
     )
-    approve: bool = Field(default=False, description=_APPROVE)
+    approve: bool | list[str] = Field(default=False, description=_APPROVE)
 
     @model_validator(mode="before")
     @classmethod
@@ -451,6 +454,49 @@ class KnowledgeSpec(Spec):
         default=None,
         description="Embedding model for hybrid search; by default, full-text search only.",
     )
+
+
+class LongTermMemorySpec(Spec):
+    """Memory of an operator across runs: what fits the job is in the prompt, and the model may change it."""
+
+    store: str | None = Field(
+        default=None,
+        min_length=1,
+        description="SQLite file, as for durable runs, relative to this file, by default NAME.memory.sqlite beside it; "
+        "or $NAME, the environment variable with the URL of a database.",
+    )
+    namespace: str = Field(
+        min_length=1,
+        max_length=300,
+        description="Part of the store that the operator sees; {name} is replaced by an input of the job: user-{user}.",
+    )
+    embeddings: (
+        Annotated[EmbeddingsSpec, BeforeValidator(named, json_schema_input_type=str | EmbeddingsSpec)] | None
+    ) = Field(default=None, description="Embedding model for hybrid search; by default, full-text search only.")
+    max_age: Seconds | None = Field(default=None, description="Seconds after which something is forgotten.")
+    recalled: int = Field(default=5, ge=1, le=50, description="Maximum number of memories for a job.")
+
+
+class SkillSpec(Spec):
+    """Folder of a skill, or of several, in the Agent Skills format: its path, or a mapping."""
+
+    path: str = Field(
+        min_length=1,
+        description="Folder with a file SKILL.md, or with subfolders that have one; relative to this file.",
+    )
+    scripts: bool = Field(
+        default=False,
+        description="true: Python scripts of the skills may run, in a limited process without network. The folder must "
+        "then be in the folder of this file; this needs trust.",
+    )
+
+
+def _with_path(value: Any) -> Any:
+    return {"path": value} if isinstance(value, str) else value
+
+
+SkillRef = Annotated[SkillSpec, BeforeValidator(_with_path, json_schema_input_type=str | SkillSpec)]
+"""Skills, by their folder or as a mapping."""
 
 
 class SearchSpec(Spec):
@@ -712,6 +758,9 @@ class OperatorSpec(PolicySpec):
     inputs: Inputs = Field(default=[], description=_INPUTS)
     actions: list[ActionRef] = Field(default=[])
     tools: list[ToolRef] = Field(default=[], description="Tools besides those of the actions.")
+    skills: list[SkillRef] = Field(
+        default=[], description="Folders of skills: their descriptions are in the prompt, and a tool reads their files."
+    )
     threshold: float = Field(
         default=0.5,
         ge=0,
@@ -729,7 +778,11 @@ class OperatorSpec(PolicySpec):
     join: Join | None = Field(default=None, description=_JOIN)
     map: MapSpec | None = None
     knowledge: bool = Field(default=True, description="false: no passages of the `knowledgebase` of the file.")
+    code_mode: bool = Field(
+        default=False, description="true: the model calls the tools by Python code that it writes, in a sandbox."
+    )
     memory: bool = Field(default=True, description="false: no earlier turns of a conversation.")
+    long_term_memory: LongTermMemorySpec | None = None
     max_turns: Count | None = Field(
         default=None, description="Maximum number of turns, in which the model calls tools or answers; by default 50."
     )
@@ -933,7 +986,76 @@ class MemorySpec(Spec):
     )
 
 
-class ExpertSpec(WorkflowLikeSpec):
+def _cron(text: str) -> str:
+    if fault := cron_fault(text):
+        raise ValueError(fault)
+    return text
+
+
+def _zone(name: str) -> str:
+    if fault := zone_fault(name):
+        raise ValueError(fault)
+    return name
+
+
+def _place(text: str) -> str:
+    part, _, field = text.partition(".")
+    if part not in ("body", "query", "header") or (not field and part != "body"):
+        raise ValueError(
+            f"{text[:100]!r} names no part of a request; write body.PATH such as body.order.id, query.NAME, header.NAME, or body"
+        )
+    return text
+
+
+def _secret(name: str) -> str:
+    if name and not is_secret_name(name):
+        raise ValueError(HOW_TO_NAME_IT)  # the text may be the secret itself
+    return name
+
+
+_GOAL = "Goal of the runs; by default the description of the file, or of the expert."
+
+
+class ScheduleSpec(Spec):
+    """Times at which `operad serve` starts a run."""
+
+    cron: Annotated[str, AfterValidator(_cron)] = Field(
+        description="Times, as a cron expression of five fields: minute, hour, day, month, weekday."
+    )
+    timezone: Annotated[str, AfterValidator(_zone)] = Field(
+        default="UTC", description="Time zone of the times, such as Europe/Berlin."
+    )
+    job: str = Field(default="", description=_GOAL)
+    inputs: dict[str, JsonValue] = Field(default={}, description="Inputs of the runs.")
+
+
+class WebhookSpec(Spec):
+    """Requests to `operad serve`, at /webhooks/NAME, each of which starts a run."""
+
+    secret: Annotated[str, AfterValidator(_secret)] = Field(
+        default="",
+        description="Name of the secret with which senders sign requests, or that they send as a bearer token. Without it, "
+        "the keys of the server hold.",
+    )
+    job: str = Field(default="", description=_GOAL)
+    inputs: dict[str, Annotated[str, AfterValidator(_place)]] = Field(
+        default={}, description="Inputs of the runs, each with its place in the request, such as body.order.id."
+    )
+    wait: float = Field(
+        default=0, ge=0, le=MAX_WAIT, description="Seconds to wait for the result, which then is the response."
+    )
+
+
+class TriggersSpec(Spec):
+    """Triggers of an expert or the leader."""
+
+    schedule: ScheduleSpec | None = Field(default=None, description="Times at which `operad serve` starts a run.")
+    webhook: WebhookSpec | None = Field(
+        default=None, description="Requests to `operad serve` at /webhooks/NAME, each of which starts a run."
+    )
+
+
+class ExpertSpec(WorkflowLikeSpec, TriggersSpec):
     """Workflow with a profile, a model and a reasoner."""
 
     profile: ProfileSpec
@@ -942,7 +1064,7 @@ class ExpertSpec(WorkflowLikeSpec):
     memory: MemorySpec | None = Field(default=None, description="Memory that replaces the `memory` of the file.")
 
 
-class LeaderSpec(Spec):
+class LeaderSpec(TriggersSpec):
     """Leader that splits jobs over the experts."""
 
     profile: ProfileSpec = ProfileSpec(name="Leader")

@@ -15,18 +15,20 @@ from operad.configs.faults import Faults
 from operad.configs.flow import read_graph
 from operad.configs.imports import LoadedModules, Modules, StandIns
 from operad.configs.models import make_model, variable
-from operad.configs.read_capabilities import graph_capabilities, read_capabilities
+from operad.configs.read_capabilities import graph_capabilities, is_inside, read_capabilities
 from operad.configs.reading import name_tools
 from operad.configs.schema import (
     ActionSpec,
     ConfigSpec,
     EmbeddingsSpec,
     KnowledgeSpec,
+    LongTermMemorySpec,
     MakerSpec,
     McpToolSpec,
     ReadyToolSpec,
     SearchSpec,
     ServicesSpec,
+    SkillSpec,
     ToolSpec,
 )
 from operad.flows.assemble import assemble
@@ -36,6 +38,7 @@ from operad.operators.builtin_tools import current_time, web_reader, web_search,
 from operad.operators.mcp import McpTools, StdioServer
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.sandbox.snippet import CodeLimits
+from operad.operators.skills import Skill, as_skills, load_skills
 from operad.operators.web.endpoints import ImageModel, SpeechModel
 from operad.operators.web.fetch import PUBLIC_WEB
 from operad.operators.web.search import DuckDuckGo, SearchProvider, SearxNG, SerpApi, Tavily
@@ -53,6 +56,7 @@ from operad.runtime.values.secret import Secret, secret_name
 from operad.runtime.workflow.workflow import BuiltinWorkflow, Workflow
 
 if TYPE_CHECKING:
+    from operad.runtime.durable.memory import Memory
     from operad.runtime.knowledge.documents import Documents
     from operad.runtime.knowledge.embeddings import Embeddings
 
@@ -185,7 +189,7 @@ class Toolbox:
         tool = self._modules.tool(spec)
         if spec.timeout:
             tool = tool.model_copy(update={"timeout": spec.timeout})
-        return tool.model_copy(update={"approve": True}) if spec.approve else tool
+        return tool.model_copy(update={"approve": spec.approve}) if spec.approve else tool
 
     def _define_action(self, spec: ActionSpec, path: Path_) -> Action:
         if spec.name not in self._actions:
@@ -231,6 +235,68 @@ def open_insights(said: bool | str | None, folder: Path, faults: Faults, modules
     except InputError as error:
         faults.report(setting, "insights", str(error))
         return None
+
+
+def open_memory(spec: LongTermMemorySpec, folder: Path, faults: Faults, path: Path_, modules: Modules) -> Memory | None:
+    """Return the long-term memory of an operator; None if it may not be opened, or after reporting a fault."""
+    from operad.runtime.durable.memory import Memory  # not at import: it needs an extra
+
+    name = (spec.store or "").removeprefix("$")
+    place: str | Path | None = os.environ.get(name) if name != spec.store else None
+    fault = f"the environment variable {variable(name)} is not set" if spec.store == f"${name}" and not place else ""
+    if "://" in name:
+        fault = "is a URL, which may hold a password: put it into an environment variable NAME, and write $NAME here"
+    if fault:
+        faults.report((*path, "store"), "value", fault)
+        return None
+    if place is None:
+        place = folder / os.path.expanduser(spec.store or f"{faults.stem}.memory.sqlite")
+        if not modules.opens(place):
+            return None
+        if not place.parent.is_dir():
+            faults.report((*path, "store"), "value", f"there is no folder {str(place.parent)!r}")
+            return None
+    embeddings = _embeddings(spec.embeddings, faults, (*path, "embeddings")) if spec.embeddings else None
+    try:
+        return Memory(
+            place, namespace=spec.namespace, embeddings=embeddings, max_age=spec.max_age, recalled=spec.recalled
+        )
+    except (InputError, MissingExtraError) as error:
+        faults.report(path, "value", str(error))
+        return None
+
+
+def skills_in(
+    specs: Sequence[SkillSpec], folder: Path, faults: Faults, path: Path_, modules: Modules
+) -> tuple[Skill, ...]:
+    """Return the skills of the folders that an operator names, without those that may not be opened or have faults."""
+    found: list[Skill] = []
+    for number, spec in enumerate(specs):
+        place = (*path, number)
+        at = folder / os.path.expanduser(spec.path)
+        if spec.scripts and not is_inside(at, folder):
+            faults.report(
+                (*place, "scripts"), "skill", f"run only in the folder of the file, where {spec.path!r} is not"
+            )
+        elif modules.opens(at):
+            try:
+                loaded = load_skills(at, scripts=spec.scripts)
+                found += loaded
+                for skill in loaded:
+                    if skill.scripts and skill.runnable and not modules.covers(skill.digest):
+                        faults.report(
+                            place, "skill", f"{skill.name} has changed while the file was read; load it again"
+                        )
+            except InvalidError as error:
+                for issue in error.issues:
+                    faults.report(place, "skill", f"{issue.where.replace(f'{folder}/', '')}: {issue.message}")
+            except InputError as error:
+                faults.report(place, "skill", str(error))
+    try:
+        return as_skills(found)
+    except InputError as error:
+        faults.report(path, "skill", str(error))
+        return ()
 
 
 def open_library(

@@ -76,12 +76,14 @@ class OpenWorkflow:
 
     Attributes:
         expert: Name of the chosen expert; None for the leader, or the only expert.
+        reference: The workflow in Python, as ``module:name``; empty for a file.
     """
 
     configuration: Configuration | None
     graph: NodeGraph | None
     services: Services
     expert: str | None = None
+    reference: str = ""
 
     def agent(
         self,
@@ -91,6 +93,10 @@ class OpenWorkflow:
         base_url: str | None = None,
     ) -> Agent:
         """Return the chosen agent; arguments and errors are those of `Configuration.expert`."""
+        if self.reference:
+            from operad.configs.python_reference import agent_named
+
+            return agent_named(self.reference, model_name, base_url)
         if self.configuration is not None:
             return self.configuration.agent(self.expert, model=model, model_name=model_name, base_url=base_url)
         assert self.graph is not None  # noqa: S101 - one of the two is there
@@ -130,7 +136,12 @@ def open_workflow(
     graph = find_graph(file, lambda: _checking_services(services))
     if graph is None:
         if Path(file).suffix == ".py" and Path(file).is_file():
-            raise InputError(f"{file}: is a Python file; run it with: python {file}")
+            from operad.configs.python_reference import reference_hint  # not at import: other files need none
+
+            raise InputError(
+                f"{file}: is a Python file; name the workflow in it: {reference_hint(Path(file))}; or run the file with: "
+                f"python {file}"
+            )
         configuration = load(file, trust=trust)
         if folder is not None:
             raise InputError(

@@ -16,6 +16,7 @@ from pydantic import (
 
 from operad.operators.answer_check import Check, as_check
 from operad.operators.instruction import InstructionFunction, default_id, description_of
+from operad.operators.skills import Skill, as_skills
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.reasoning.task import Example
 from operad.runtime.tools.tool import as_tools
@@ -50,6 +51,8 @@ class OperatorConfig(Value):
         hops: Maximum number of edges in the toolkit between the operator's actions and a recommended one.
         id: Id of the operator in a workflow; by default the first words of the instruction.
         tools: Tools and functions that the operator may call, besides those of its actions.
+        skills: Skills that the operator may use; or their folders, of which no scripts run. See `load_skills`.
+        code_mode: True if the model calls the tools by Python code in a sandbox; see docs/code_mode.md.
         memory: True if the operator receives the earlier turns of a conversation; see `Job.turns`.
         settings: Settings of the model's calls, in place of the model's own.
         max_turns: Maximum number of the model's turns; None for the reasoner's maximum.
@@ -67,6 +70,8 @@ class OperatorConfig(Value):
     hops: int = Field(default=0, ge=0)
     id: str = Field(default="", min_length=1)
     tools: Annotated[Tools, BeforeValidator(as_tools)] = ()
+    skills: Annotated[Sequence[Skill], BeforeValidator(as_skills)] = ()
+    code_mode: bool = False
     memory: bool = True
     settings: ModelSettings = NO_SETTINGS
     max_turns: int | None = Field(default=None, ge=1)
@@ -79,6 +84,8 @@ class OperatorConfig(Value):
         """Return plain values that are equal for equal configurations; see `Value.fingerprint`."""
         later = {
             "tools": (),
+            "skills": (),
+            "code_mode": False,
             "memory": True,
             "settings": NO_SETTINGS,
             "max_turns": None,

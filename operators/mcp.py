@@ -37,6 +37,7 @@ from operad.runtime.policies.policy import Timeout
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
 from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import InvalidError, MissingExtraError, ToolError, describe
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.secret import SecretUse, hide
 from operad.runtime.values.text import cut
 
@@ -348,7 +349,7 @@ class McpTools(ToolSource):
 
     server: McpServer
     prefix: str = ""
-    approve: bool = False
+    approve: bool | list[str] = False
     sampling: bool = False
     resources: bool = False
     prompts: bool = False
@@ -612,7 +613,7 @@ def _import_mcp() -> tuple[Any, Callable[..., Client]]:
         import anyio
         from mcp import Client
     except ImportError as error:
-        raise MissingExtraError(f'MCP servers need the mcp package ({error}): pip install "operad[mcp]"') from error
+        raise MissingExtraError(f"MCP servers need the mcp package ({error}): {pip_install('mcp')}") from error
     return anyio, Client
 
 

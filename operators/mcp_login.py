@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 from operad.operators.secrets import check_secret, secret_store
 from operad.runtime.models.addresses import without_login
 from operad.runtime.values.errors import InputError, MissingExtraError, ToolError, describe
+from operad.runtime.values.pip import pip_install
 
 if TYPE_CHECKING:
     from httpx2 import Request
@@ -163,7 +164,7 @@ async def log_in(
         from mcp.client.streamable_http import streamable_http_client
         from mcp.shared.auth import OAuthClientInformationFull
     except ImportError as error:
-        raise MissingExtraError(f'MCP servers need the mcp package ({error}): pip install "operad[mcp]"') from error
+        raise MissingExtraError(f"MCP servers need the mcp package ({error}): {pip_install('mcp')}") from error
 
     kept: list[Login] = []
     storage = _Storage(url, None, kept.append)

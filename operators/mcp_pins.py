@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from hashlib import sha256
 from typing import Any, Protocol, cast
 
-from operad.runtime.tools.approval import approve
+from operad.runtime.tools.approval import approve, people
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.model_text import with_note
@@ -87,7 +87,10 @@ def _guarded(tool: Tool, server: str, pins: ToolPins, known: Mapping[str, str]) 
         nonlocal accepted
         if accepted and not tool.approve:
             return await tool.function(**arguments)
-        allowed = await approve(tool.name, tool.parameters, arguments, pin=tool.pin, note="" if accepted else note)
+        by = people(tool.approve)
+        allowed = await approve(
+            tool.name, tool.parameters, arguments, pin=tool.pin, note="" if accepted else note, answer_by=by
+        )
         accepted = True
         pins.keep(server, {tool.name: tool.pin})
         result = await tool.function(**allowed)

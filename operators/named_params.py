@@ -73,12 +73,14 @@ def _item_type(hint: Any) -> Any:
     return _bare_type(given[0]) if given else cast("Any", None)
 
 
-def _is_tuple(hint: Any) -> bool:
+def is_tuple(hint: Any) -> bool:
+    """Return True if a type is a named tuple."""
     return isinstance(hint, type) and issubclass(hint, tuple) and hasattr(cast("Any", hint), "_fields")
 
 
-def _is_pair(hint: Any) -> bool:
-    return _is_tuple(hint) and len(_field_names(hint)) == 2 and _field_names(hint)[0] == "name"
+def is_pair(hint: Any) -> bool:
+    """Return True if a type is a named tuple of a name and a value."""
+    return is_tuple(hint) and len(_field_names(hint)) == 2 and _field_names(hint)[0] == "name"
 
 
 def _field_names(hint: Any) -> tuple[str, ...]:
@@ -98,11 +100,11 @@ def in_lists(hint: Any, value: Any) -> Any:
     """Return a value of a declared type with lists in place of names; see `positional`."""
     if hint is Selector:
         return _selector(value)
-    if _is_tuple(hint):
+    if is_tuple(hint):
         return _tuple(hint, value)
     if (inner := _item_type(hint)) is None:
         return value
-    if isinstance(value, Mapping) and _is_pair(inner):
+    if isinstance(value, Mapping) and is_pair(inner):
         second = _second_type(inner)
         return [[name, in_lists(second, each)] for name, each in cast("Mapping[str, Any]", value).items()]
     return (
@@ -157,13 +159,13 @@ def _with_names(hint: Any, value: Any) -> Any:
     if hint is Selector:
         written = ".".join(reversed(value)) if _are_texts(value) else value
         return written if _selector(written) == value else value
-    if _is_tuple(hint):
+    if is_tuple(hint):
         return _named_tuple(hint, value)
     inner = _item_type(hint)
     given = cast("list[Any]", value)
     if inner is None or not isinstance(value, list):
         return given
-    if _is_pair(inner) and _are_pairs(given):
+    if is_pair(inner) and _are_pairs(given):
         second = _second_type(inner)
         return {name: _with_names(second, each) for name, each in given}
     return [_with_names(inner, each) for each in given]
@@ -223,12 +225,12 @@ def written_path(params_type: type[NodeParams], params: Any, path: Sequence[str 
     while rest and isinstance(value, Mapping | list):
         step, *rest = rest
         inner = _item_type(hint)
-        if isinstance(step, int) and isinstance(value, Mapping) and _is_pair(inner):
+        if isinstance(step, int) and isinstance(value, Mapping) and is_pair(inner):
             step, hint = list(cast("Mapping[str, Any]", value))[step], _hints(inner)["name"]
             if rest[:1] != [0]:
                 hint = _second_type(inner)
             rest = rest[1:]
-        elif isinstance(step, int) and _is_tuple(hint) and step < len(_field_names(hint)):
+        elif isinstance(step, int) and is_tuple(hint) and step < len(_field_names(hint)):
             field = _field_names(hint)[step]
             step, hint = (field if isinstance(value, Mapping) else step), _hints(hint)[field]
         else:
@@ -253,14 +255,14 @@ def listed_path(params_type: type[NodeParams], params: Any, path: Sequence[str |
     value, hint = _item_at(params, name), _hints(params_type).get(str(name))
     for step in rest:
         inner, steps = _item_type(hint), [step]
-        if _is_tuple(hint) and step in _field_names(hint):
+        if is_tuple(hint) and step in _field_names(hint):
             steps = [_field_names(hint).index(step)]
-        elif isinstance(step, str) and _is_pair(inner) and isinstance(value, list):
+        elif isinstance(step, str) and is_pair(inner) and isinstance(value, list):
             pairs = cast("list[Any]", value)
             steps = next(([number, 1] for number, each in enumerate(pairs) if _item_at(each, 0) == step), steps)
             hint = inner if len(steps) > 1 else hint
         for each in steps:
-            is_field = _is_tuple(hint) and isinstance(each, int) and each < len(_field_names(hint))
+            is_field = is_tuple(hint) and isinstance(each, int) and each < len(_field_names(hint))
             hint = _hints(hint)[_field_names(hint)[int(each)]] if is_field else _item_type(hint)
             value = _item_at(value, each)
         listed += steps
@@ -277,7 +279,7 @@ def named_place(params_type: type[NodeParams], where: str) -> str:
         return where
     hint, place = _hints(params_type).get(steps[0][1]), steps[0][1]
     for number, name in steps[1:]:
-        if number and _is_tuple(hint) and int(number) < len(_field_names(hint)):
+        if number and is_tuple(hint) and int(number) < len(_field_names(hint)):
             field = _field_names(hint)[int(number)]
             place, hint = f"{place}.{field}", _hints(hint)[field]
         else:
@@ -303,10 +305,10 @@ def form(hint: Any) -> str:
     kind = _bare_type(hint)
     if kind is Selector:
         return "id.variable"
-    if _is_tuple(kind):
+    if is_tuple(kind):
         return f"{{{', '.join(_field_form(kind, name) for name in _in_written_order(_field_names(kind)))}}}"
     inner = _item_type(kind)
-    if _is_pair(inner):
+    if is_pair(inner):
         return f"{{name: {form(_second_type(inner)) or _field_names(inner)[1]}, …}}"
     return f"[{form(inner)}, …]" if inner is not None and form(inner) else ""
 

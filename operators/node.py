@@ -23,7 +23,7 @@ declaration. A custom node type is a subclass:
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar, cast
@@ -155,6 +155,8 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
         writing: Representation of values in texts.
 
     Attributes:
+        before: Function that is awaited before the node runs, with its id and call, and returns the call that it runs
+            with; None for none.
         type: Name of the type.
         params_type: Class of the parameters.
         gives: Description of the outputs.
@@ -211,6 +213,7 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
         self._assigned = assigned or {}
         self._carried = carried
         self._writing = writing
+        self.before: Callable[[str, OperatorCall], Awaitable[OperatorCall]] | None = None
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self._id!r}>"
@@ -405,6 +408,8 @@ class NodeOperator(BaseOperator[Any], Generic[ParamsT]):
         Raises:
             NodeError: An output has another type than declared, or `compute` did not return outputs.
         """
+        if self.before is not None:
+            call = await self.before(self._id, call)
         variables = Variables(call.messages, self._assigned, self._writing)
         fields = {name: getattr(call, name) for name in OperatorCall.__struct_fields__}
         running: Any = self.compute(NodeCall(**fields, variables=variables))

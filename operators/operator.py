@@ -9,15 +9,19 @@ from contextlib import nullcontext
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self, cast, overload
 
 from pydantic import JsonValue, ValidationError
 from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.operators.answer_check import Check, ask_until_checked
+from operad.operators.code_mode import code_guide, code_tool
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TextSource, instruction_of
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
+from operad.operators.skill_tools import guide, skill_tools
+from operad.operators.skills import Skill
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
 from operad.runtime.graph.chat2graph import Answer, call_of
@@ -36,7 +40,7 @@ from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings, ThinkingLevel
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.policies.policy import Policy, Retry, policy_of
-from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, reasoner_of
+from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, ask_until_read, own_or, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.tools.connections import Connections, connections
 from operad.runtime.tools.tool import Tool, ToolGroup, ToolSource
@@ -55,6 +59,8 @@ from operad.runtime.values.value import wrong_arguments
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
+
+    from operad.runtime.durable.memory import Memory
 
 
 PORT = "port"
@@ -147,6 +153,7 @@ class ConfigOptions(TypedDict, total=False):
 
     toolkit: Toolkit | None
     knowledge_base: KnowledgeBase | None
+    long_term_memory: Memory | None
     model: Model | Reasoner | str | None
     policy: Policy | None
     retry: Retry | int | Literal[False] | None
@@ -157,9 +164,11 @@ class TextOptions(ConfigOptions, total=False):
 
     id: str
     tools: Tools
+    skills: Sequence[Skill | str | Path]
     actions: Sequence[Action]
     examples: Sequence[Example]
     ports: Sequence[str]
+    code_mode: bool
     memory: bool
     temperature: float | None
     thinking: ThinkingLevel | None
@@ -239,6 +248,19 @@ def check_knowledge_base(given: Any, operator_id: str) -> None:
         raise InvalidError("an operator's knowledge base cannot be used", [issue])
 
 
+def check_memory(given: Any, operator_id: str) -> None:
+    """Check that an operator's long-term memory, if it has one, is a `Memory`.
+
+    Raises:
+        InputError: It is something else.
+    """
+    if given is not None and not callable(getattr(given, "remember", None)):
+        raise InputError(
+            f"operator {operator_id!r}: long_term_memory: expected Memory(store, namespace=…), got {short_repr(given)}; "
+            "`memory` is for the turns of a conversation"
+        )
+
+
 def check_check(operator: object, check: Check | None, base: type) -> None:
     """Check that an operator with a `check` leaves its work to the class that applies it.
 
@@ -260,10 +282,12 @@ class Recommender:
     Args:
         config: Configuration of the operator.
         toolkit: Graph that recommends actions and tools; None for the operator's own actions.
+        added: Tools besides those of the configuration.
     """
 
-    def __init__(self, config: OperatorConfig, toolkit: Toolkit | None) -> None:
+    def __init__(self, config: OperatorConfig, toolkit: Toolkit | None, added: Sequence[Tool] = ()) -> None:
         self._config = config
+        self._added = added
         self._given_toolkit = toolkit
 
     def recommend(self) -> Recommendation:
@@ -283,9 +307,10 @@ class Recommender:
     @cached_property
     def _own_tools(self) -> tuple[Tool | ToolSource, ...]:
         """Tools of the operator that belong to no action, with groups replaced by their tools."""
-        if not self._config.tools:
+        if not (self._config.tools or self._added):
             return ()
-        holder = Action(name="tools", tools=cast("tuple[Tool | ToolGroup, ...]", self._config.tools))
+        tools = (*cast("tuple[Tool | ToolGroup, ...]", self._config.tools), *self._added)
+        holder = Action(name="tools", tools=tools)
         return Toolkit.of([holder]).recommend([holder]).tools
 
 
@@ -315,6 +340,8 @@ class Operator(BaseOperator[T]):
         output: Type of the answer: a pydantic model, a dataclass, a TypedDict, a type such as ``list[str]`` or
             ``Invoice | Refusal``, a JSON Schema as a dict, or text as for `OperatorConfig.output_schema`; text by default.
         tools: Functions and tools that the model may call.
+        code_mode: True if the model calls the tools by Python code that it writes, in a sandbox.
+        skills: Folders of skills that the model may read, and skills of `load_skills`.
         actions: Actions of the operator; see `Action`.
         examples: Inputs with correct answers.
         ports: Ports of the operator, of which the model takes one.
@@ -329,6 +356,7 @@ class Operator(BaseOperator[T]):
             the fault. The model corrects a fault in the same conversation, at most twice; then an `AnswerError` follows.
         toolkit: Graph that recommends actions and tools; by default the operator's own actions only.
         knowledge_base: Knowledge base to search for each job.
+        long_term_memory: Memory across runs, of which the prompt has what fits the job, and which the model may change.
 
     Raises:
         InputError: A value has another type, or an argument is unknown.
@@ -340,6 +368,7 @@ class Operator(BaseOperator[T]):
     _own_reasoner: Reasoner | None = None
     _toolkit: Toolkit | None = None
     _knowledge_base: KnowledgeBase | None = None
+    _memory: Memory | None = None
     _fills: ClassVar[bool] = True  # False for subclasses with an own `run`, which may use the instruction otherwise
     paths: ClassVar[tuple[str, ...]] = ()
     """Names of parameters that are paths; in YAML, they are relative to the folder of the YAML file."""
@@ -366,12 +395,14 @@ class Operator(BaseOperator[T]):
         id: str = "",
         output: Any = None,
         tools: Tools = (),
+        skills: Sequence[Skill | str | Path] = (),
         actions: Sequence[Action] = (),
         examples: Sequence[Example] = (),
         ports: Sequence[str] = (),
         model: Model | Reasoner | str | None = None,
         policy: Policy | None = None,
         retry: Retry | int | Literal[False] | None = None,
+        code_mode: bool = False,
         memory: bool = True,
         temperature: float | None = None,
         thinking: ThinkingLevel | None = None,
@@ -380,13 +411,16 @@ class Operator(BaseOperator[T]):
         check: Check | None = None,
         toolkit: Toolkit | None = None,
         knowledge_base: KnowledgeBase | None = None,
+        long_term_memory: Memory | None = None,
     ) -> None:
         arguments: dict[str, Any] = {"id": id, "output": output, "tools": tools, "actions": actions}
         arguments |= {"examples": examples, "ports": ports, "max_turns": max_turns, "check": check}
         arguments |= settings_of(type(self).__name__, settings, temperature=temperature, thinking=thinking)
-        arguments |= {} if memory else {"memory": False}
+        arguments |= {"skills": skills} | ({} if memory else {"memory": False})
+        arguments |= {"code_mode": True} if code_mode else {}
         config, self._output = config_of(type(self).__name__, instruction, arguments)
         check_knowledge_base(knowledge_base, config.id)
+        check_memory(long_term_memory, config.id)
         check_check(self, config.check, Operator)
         self.config = config
         self.policy = policy_of(policy, retry, config.id)
@@ -396,6 +430,7 @@ class Operator(BaseOperator[T]):
             self.asks_model = False  # does not use the model of the run
         self._toolkit = toolkit
         self._knowledge_base = knowledge_base
+        self._memory = long_term_memory
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} {self.config.id!r}>"
@@ -509,12 +544,14 @@ class Operator(BaseOperator[T]):
         writes_text = type(self) is Operator and not (config.output_schema or config.ports or config.check)
         if not writes_text or not isinstance(thinker, MonoModelReasoner):
             return False
-        return not (config.tools or config.actions) or thinker.model.profile.tools == "native"
+        return not (self.has_tools or config.actions) or thinker.model.profile.tools == "native"
 
     @property
     def has_tools(self) -> bool:
-        """True if the operator has tools, or actions with tools."""
-        return bool(self.config.tools) or any(action.tools for action in self.config.actions)
+        """True if the operator has tools, skills, a long-term memory, or actions with tools."""
+        return bool(self.config.tools or self.config.skills or self._memory) or any(
+            action.tools for action in self.config.actions
+        )
 
     @property
     def deps_type(self) -> str:
@@ -552,11 +589,13 @@ class Operator(BaseOperator[T]):
         return self._answers.form.schema
 
     def check(self, before: Mapping[str, BaseOperator]) -> list[Issue]:
-        """Return the issues of the `output_schema`."""
+        """Return the issues of the `output_schema`, or of a code mode without tools."""
         try:
             schema = self.schema
         except InvalidError as error:
             return [Issue(issue.code, f"output_schema: {issue.message}", self.get_id()) for issue in error.issues]
+        if self.config.code_mode and not self.has_tools:
+            return [Issue("code-mode", "code_mode: the operator has no tools to call; give it some", self.get_id())]
         if self.ports and schema and PORT in schema.get("properties", {}):
             reserved = f"its output_schema has a field {PORT!r}, which is reserved for the chosen port"
             return [Issue("port-twice", reserved, self.get_id())]
@@ -578,6 +617,7 @@ class Operator(BaseOperator[T]):
             "recommended": self._recommend().fingerprint(),
             "knowledge_base": fingerprint(self._knowledge_base),
         }
+        values |= {} if self._memory is None else {"long_term_memory": self._memory.fingerprint()}
         values |= {} if self._own_reasoner is None else {"model": fingerprint(self._own_reasoner)}
         return {**values, "insights": [insight.text for insight in insights]} if insights else values
 
@@ -641,7 +681,7 @@ class Operator(BaseOperator[T]):
         asking: Callable[[Callable[[Task], Awaitable[R]], Task, Reasoner], Awaitable[R]] | None = None,
     ) -> R:
         """Build the task, and ask until an answer can be read; see `ask_until_read`."""
-        async with connections() if self.config.actions or self.config.tools else _NO_CONNECTIONS as opened:
+        async with connections() if self.config.actions or self.has_tools else _NO_CONNECTIONS as opened:
             task, thinker = await self._build_task(call, opened), self.thinker(call.reasoner)
             task = changed(task) if changed else task
             ask = partial(ask_until_read, thinker, read=read, who=who, wanted=wanted, operator_id=operator_id)
@@ -649,7 +689,7 @@ class Operator(BaseOperator[T]):
 
     def thinker(self, reasoner: Reasoner) -> Reasoner:
         """Return the reasoner with the operator's own model, if it has one, otherwise the given reasoner of the run."""
-        return self._own_reasoner or reasoner
+        return own_or(self._own_reasoner, reasoner)
 
     @property
     def has_model(self) -> bool:
@@ -676,13 +716,14 @@ class Operator(BaseOperator[T]):
 
     def get_knowledge(self, job: Job) -> Knowledge:
         """Return the passages of the knowledge base for the job; see `passages_for`."""
-        if self._knowledge_base is None:
-            return NO_KNOWLEDGE
-        return passages_for(job if self.memory else job.model_copy(update={"turns": ()}), self._knowledge_base)
+        return NO_KNOWLEDGE if self._knowledge_base is None else self._passages_in(self._knowledge_base, job)
 
-    async def _search_knowledge(self, job: Job) -> Knowledge:
-        """Search the knowledge base in a thread, and emit an event with the passages found."""
-        knowledge = await in_function_thread(f"operator {self.get_id()!r}", self.get_knowledge, job)  # may read files
+    def _passages_in(self, base: KnowledgeBase, job: Job) -> Knowledge:
+        return passages_for(job if self.memory else job.model_copy(update={"turns": ()}), base)
+
+    async def _search(self, job: Job, search: Callable[[Job], Knowledge]) -> Knowledge:
+        """Search for a job in a thread, because files may be read, and emit an event with the passages found."""
+        knowledge = await in_function_thread(f"operator {self.get_id()!r}", search, job)
         return report_retrieved(knowledge, self.get_id())
 
     def get_env_insights(self) -> list[Insight] | None:
@@ -721,7 +762,8 @@ class Operator(BaseOperator[T]):
 
     @cached_property
     def _recommender(self) -> Recommender:
-        return Recommender(self.config, self._toolkit)
+        of_memory = self._memory.tools if self._memory else ()
+        return Recommender(self.config, self._toolkit, (*skill_tools(self.config.skills), *of_memory))
 
     def _recommend(self) -> Recommendation:
         """Return the actions and tools that the toolkit recommends, and the operator's own tools."""
@@ -732,7 +774,17 @@ class Operator(BaseOperator[T]):
         config, job = self.config, call.job
         written = await self._instruction().write(call, self._messages_to_name(call))
         recommended = self._recommend()
-        knowledge = self.get_knowledge(job) if self._knowledge_base is None else await self._search_knowledge(job)
+        tools = await opened.tools(recommended.tools) if opened and recommended.tools else ()
+        guides = [guide(config.skills), code_guide(tools) if config.code_mode and tools else ""]
+        knowledge = (
+            self.get_knowledge(job) if self._knowledge_base is None else await self._search(job, self.get_knowledge)
+        )
+        recall = partial(self._passages_in, self._memory) if self._memory else None
+        given = {message.operator_id for message in call.messages}
+        steps = call.transcript if config.memory and call.judged is None else ()  # an evaluator has all operators there
+        told = [step.message for step in steps if step.operator_id not in given]
+        bare = {"instruction": "", "message": WorkflowMessage()}
+        handed = tuple(step.model_copy(update=bare) for step in steps if step.tool_calls or step.passages)
         scope = current_scope()
         insights: RunInsights | None = scope.run.insights if scope else None
         recalls = insights is not None or type(self).get_env_insights is not Operator.get_env_insights
@@ -743,10 +795,13 @@ class Operator(BaseOperator[T]):
             examples=tuple(config.examples),
             output_schema=self._answers.asked,
             actions=recommended.actions,
-            tools=await opened.tools(recommended.tools) if opened and recommended.tools else (),
-            workflow_messages=call.messages,
+            tools=(code_tool(tools),) if config.code_mode and tools else tools,
+            guide="\n\n".join(filter(None, guides)),
+            workflow_messages=(*told, *call.messages),
+            handed=handed,
             previous_expert_outputs=call.previous,
             knowledge=knowledge,
+            memories=await self._search(job, recall) if recall else NO_KNOWLEDGE,
             insights=await self._recall_insights(job, insights) if recalls else (),
             lesson=call.lesson or "",
             rejection=call.rejection,

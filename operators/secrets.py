@@ -21,6 +21,7 @@ from typing import Any, NamedTuple, Protocol, cast
 from operad.runtime.tools.tool import Tool, ToolSource
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, MissingExtraError, did_you_mean
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.private_file import write_private
 from operad.runtime.values.secret import Secret, SecretUse, is_secret_name, missing_text
 
@@ -186,7 +187,7 @@ class Keyring:
             if not needed:
                 return None
             raise MissingExtraError(
-                f'the keyring needs the package keyring ({error}): pip install "operad[keyring]"; or name a file by '
+                f"the keyring needs the package keyring ({error}): {pip_install('keyring')}; or name a file by "
                 f"{FILE_VARIABLE}"
             ) from error
         try:

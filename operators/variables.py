@@ -238,7 +238,7 @@ class Variables:
                 if key in outputs:
                     return outputs[key]
         outputs = self._outputs[selector.node]
-        return outputs[selector.variable] if selector.variable in outputs else _part_at(outputs, selector.variable)
+        return outputs[selector.variable] if selector.variable in outputs else part_at(outputs, selector.variable)
 
     def compared(self, value: Any, operator: str) -> Any:
         """Return a value as conditions compare it by an operator."""
@@ -256,7 +256,7 @@ class Variables:
         return _REFERENCE.sub(lambda match: write(self.get(Selector(match["variable"], match["node"]))), template)
 
 
-def _part_at(value: Any, path: str) -> Any:
+def part_at(value: Any, path: str) -> Any:
     """Return the part of a value at a path of names and indices."""
     for name in path.split("."):
         if isinstance(value, FileDescriptor):

@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from email.errors import HeaderParseError
 from email.header import decode_header
 from email.message import EmailMessage
-from importlib import import_module
 from pathlib import PurePath
 from typing import Any, cast
 
@@ -29,7 +28,7 @@ from operad.runtime.knowledge.readers import (
     slides,
     table_lines,
 )
-from operad.runtime.values.charset import text_codec
+from operad.runtime.values.charset import detected, text_codec
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import FileDescriptor
 
@@ -70,15 +69,6 @@ _BINARY = {
 _RIFF = {b"WEBP": "a WebP picture", b"WAVE": "a WAV recording", b"AVI ": "an AVI video"}
 
 _CONTROL = re.compile("[\0-\x08\x0e-\x1a\x1c-\x1f\x7f]")
-
-_DETECTION_BYTES = 2**18
-"""Number of bytes from which the encoding of a text is guessed."""
-
-_SUPERSETS = {"gb2312": "gb18030", "gbk": "gb18030", "shift_jis": "cp932", "euc-kr": "cp949", "iso-8859-1": "cp1252"}
-"""Supersets of detected encodings, which are mostly meant."""
-
-_NOT_DETECTED = ("mac", "cp4", "cp7", "cp8")
-"""Prefixes of obsolete encodings, which are wrongly detected for short texts in Western languages."""
 
 
 def read_document(file: FileDescriptor, max_chars: int = MAX_DOCUMENT_CHARS, limits: ReadingLimits = LIMITS) -> str:
@@ -168,7 +158,8 @@ def _decoded(data: bytes, suffix: str) -> str:
             raise
         if kind := _binary_kind(data):
             raise InputError(f"is {kind}, not text; is its name right?") from error
-        text = "" if b"\0" in data else _detected(data)
+        codec = "" if b"\0" in data else detected(data)
+        text = data.decode(codec, "replace") if codec else ""
         if not text or _CONTROL.search(text):
             raise InputError(f"is binary; supported are: text, {', '.join(sorted(_READERS))}") from error
         return text
@@ -181,19 +172,6 @@ def _binary_kind(data: bytes) -> str:
     if data[4:8] == b"ftyp":
         return "an MP4 video or recording, or a HEIC picture"
     return next((kind for start, kind in _BINARY.items() if data.startswith(start)), "")
-
-
-def _detected(data: bytes) -> str:
-    """Return a text decoded by its detected encoding, or by cp1252; empty if neither fits."""
-    chardet: Any = import_module("chardet")
-    guess = str(chardet.detect(data[:_DETECTION_BYTES])["encoding"] or "").lower()
-    likely = "" if guess.startswith(_NOT_DETECTED) else _SUPERSETS.get(guess, guess)
-    for encoding in (likely, "cp1252"):
-        try:
-            return data.decode(encoding)
-        except (UnicodeDecodeError, LookupError):
-            continue
-    return ""
 
 
 # Tables

@@ -5,6 +5,7 @@ from __future__ import annotations
 from importlib.util import find_spec
 
 from operad.runtime.values.errors import MissingExtraError, OperadError
+from operad.runtime.values.pip import pip_install
 
 
 class MediaError(OperadError):
@@ -24,7 +25,7 @@ def need(what: str, *packages: str, extra: str = "media") -> None:
     """
     if missing := [package for package in packages if find_spec(package) is None]:
         raise MissingExtraError(
-            f"{what} needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: pip install 'operad[{extra}]'"
+            f"{what} needs the package{'s' if missing[1:] else ''} {' and '.join(missing)}: {pip_install(extra)}"
         )
 
 

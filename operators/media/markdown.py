@@ -17,6 +17,7 @@ from operad.operators.media.errors import MediaError, check_text, need
 from operad.operators.media.fences import unfenced
 from operad.operators.media.fonts import CjkFont, cjk_fonts
 from operad.runtime.values.errors import MissingExtraError, did_you_mean
+from operad.runtime.values.pip import pip_install
 
 MarkdownTarget = Literal["docx", "pptx", "pdf", "png", "html", "md", "xlsx"]
 
@@ -128,7 +129,7 @@ def _pandoc(what: str) -> Path:
     for name in ("pandoc", "pandoc.exe"):
         if (files / name).is_file():
             return files / name
-    raise MissingExtraError(f"{what} needs the package pypandoc-binary: pip install 'operad[media]'")
+    raise MissingExtraError(f"{what} needs the package pypandoc-binary: {pip_install('media')}")
 
 
 def _encode(text: str) -> bytes:

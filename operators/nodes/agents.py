@@ -29,8 +29,8 @@ TIMEOUT = "__timeout"
 class AgentParams(AskingParams):
     """A task and the tools for it."""
 
-    instruction: Text = Field(description='Its role and rules; "" for none. Variables as {{#id.variable#}}.')
-    query: Text = Field(description="What it is asked; variables as {{#id.variable#}}.")
+    instruction: Text = Field(description='Role and rules of the model; "" for none. Variables as {{#id.variable#}}.')
+    query: Text = Field(description="Question or task; variables as {{#id.variable#}}.")
     tools: list[str] = Field(default_factory=list[str], description="The names of tools that it may call.")
     strategy: Literal["function_calling", "react"] = Field(
         default="function_calling",
@@ -43,7 +43,7 @@ class AgentParams(AskingParams):
 
 
 class Agent(AskingNode[AgentParams]):
-    """Has a model call tools until it can answer."""
+    """Lets a model call tools until it can answer."""
 
     type = "agent"
     params_type = AgentParams
@@ -119,6 +119,10 @@ class HumanParams(NodeParams):
         default_factory=list[Choice], description="The answers to choose from; each is a port."
     )
     inputs: list[str] = Field(default_factory=list[str], description="The names of texts that are asked for.")
+    answer_by: Annotated[list[str], ADVANCED] = Field(
+        default_factory=list[str],
+        description="The people who may answer, by the names of their keys at `operad serve`; empty for anyone.",
+    )
 
 
 class HumanInput(NodeOperator[HumanParams]):
@@ -160,7 +164,7 @@ class HumanInput(NodeOperator[HumanParams]):
             "required": ["action"] if ids else list(properties),  # who approves need not say more
             "additionalProperties": False,
         }
-        answer: Any = await interrupt(call.text(self.params.question), schema)
+        answer: Any = await interrupt(call.text(self.params.question), schema, answer_by=self.params.answer_by)
         answers = {**dict.fromkeys(self.params.inputs, ""), **cast("Mapping[str, Any]", answer)}
         action = str(answers.get("action", ""))
         return NodeResult({**answers, "action": action}, port=action if ids else None, text=action)

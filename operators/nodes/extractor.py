@@ -55,7 +55,7 @@ class ExtractorParams(AskingParams):
 
 
 class ParameterExtractor(AskingNode[ExtractorParams]):
-    """Has a model read named values out of a text."""
+    """Extracts named values from a text with a model."""
 
     type = "parameter-extractor"
     params_type = ExtractorParams

@@ -155,7 +155,7 @@ class ImageParams(NodeParams):
 
 
 class TextToImage(MakesFiles):
-    """Has a model make an image from a text."""
+    """Makes an image from a text with a model."""
 
     type = "text2image"
     params_type = ImageParams

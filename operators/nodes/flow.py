@@ -24,11 +24,14 @@ from operad.operators.variables import (
     short_json,
     type_of,
 )
+from operad.runtime.values.cron import cron_fault, zone_fault
 from operad.runtime.values.errors import InputError, OperadError, did_you_mean
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job
+from operad.runtime.values.secret import is_secret_name
 from operad.runtime.values.text import whole
 from operad.runtime.values.valid_json import repeated_keys
+from operad.runtime.values.webhooks import HOW_TO_NAME_IT, MAX_WAIT
 
 T = VariableType
 
@@ -45,7 +48,7 @@ class WebhookInput(NamedTuple):
 
     name: Annotated[str, Field(min_length=1, description="The input.")]
     part: Annotated[Literal["header", "query", "body"], Field(description="The part of the request.")]
-    field: Annotated[str, Field(description="Its name there.")]
+    field: Annotated[str, Field(description="Its name there; in a body of JSON, also a path such as order.items.0.id.")]
 
 
 class Trigger(NamedTuple):
@@ -54,7 +57,7 @@ class Trigger(NamedTuple):
     kind: Annotated[
         Literal["webhook", "schedule", "event"],
         Field(
-            description="A request to `operad serve`; a schedule or an event of a plugin, which Operad does not start."
+            description="A request to `operad serve`; a schedule of `operad serve`; or an event, which Operad does not receive."
         ),
     ]
     method: Annotated[
@@ -64,6 +67,27 @@ class Trigger(NamedTuple):
     inputs: Annotated[list[WebhookInput], Field(description="The places of the inputs.")] = []
     status: Annotated[int, Field(ge=200, le=599, description="The status of the response.")] = 200
     response: Annotated[str, Field(description="The body of the response: JSON, or a message.")] = ""
+    secret: Annotated[
+        str,
+        Field(description="Name of the secret with which senders sign requests, or that they send as a bearer token."),
+    ] = ""
+    wait: Annotated[
+        float, Field(ge=0, le=MAX_WAIT, description="Seconds to wait for the result, which then is the response.")
+    ] = 0
+    cron: Annotated[str, Field(description="The times of a schedule, as a cron expression.")] = ""
+    timezone: Annotated[str, Field(description="The time zone of a schedule.")] = "UTC"
+
+    def faults(self) -> Iterator[tuple[str, str]]:
+        """Yield the fields whose values cannot be used, each with the reason."""
+        if self.kind == "schedule":
+            if fault := cron_fault(self.cron) if self.cron else "is missing; write one, such as '0 7 * * mon-fri'":
+                yield "cron", fault
+            if fault := zone_fault(self.timezone):
+                yield "timezone", fault
+        elif self.cron:
+            yield "cron", f"is of a schedule, and the kind is {self.kind}"
+        if self.secret and not is_secret_name(self.secret):
+            yield "secret", HOW_TO_NAME_IT  # the text may be the secret itself
 
 
 WEBHOOK_RAW = "_webhook_raw"
@@ -81,7 +105,8 @@ class StartParams(NodeParams):
         description="Makes inputs optional: by name, the value where none is given; null for none.",
     )
     trigger: Annotated[Trigger | None, ADVANCED] = Field(
-        default=None, description="What starts the workflow, other than a person; a webhook is taken by `operad serve`."
+        default=None,
+        description="What starts the workflow, other than a person: `operad serve` fires schedules and takes webhooks.",
     )
 
 
@@ -90,6 +115,7 @@ class Start(NodeOperator[StartParams]):
 
     type = "start"
     params_type = StartParams
+    holds_inputs = True
     hint = "Input types: string, number, boolean, file, array[file]."
     gives = "each input, by its name"
     example = {"variables": [["paper", "file"], ["language", "string"]]}
@@ -102,6 +128,15 @@ class Start(NodeOperator[StartParams]):
         """Yield faults: duplicate names, and defaults of a wrong type or without an input."""
         kinds = {variable.name: variable.type for variable in self.params.variables}
         yield from duplicate_faults("variables", [variable.name for variable in self.params.variables])
+        trigger = self.params.trigger
+        for field, fault in trigger.faults() if trigger else ():
+            yield Fault(f"trigger.{field}", fault)
+        for name, _, _ in trigger.inputs if trigger else ():
+            if name not in kinds:
+                yield Fault("trigger.inputs", f"there is no input {name!r}{did_you_mean(name, kinds)}")
+        for name in kinds if trigger and trigger.kind == "schedule" else ():
+            if not is_optional(name, Job(""), self.params.defaults):
+                yield Fault("variables", f"a schedule gives no value for {name!r}; give it one in `defaults`")
         for name, value in self.params.defaults.items():
             if name not in kinds:
                 yield Fault("defaults", f"there is no input {name!r}{did_you_mean(name, kinds)}")
@@ -309,7 +344,7 @@ class AnswerParams(NodeParams):
 
 
 class Answer(NodeOperator[AnswerParams]):
-    """Says something to the user: a result of the workflow in words.
+    """Shows a text to the user, as a result of the workflow.
 
     Several answers, inside iterations and loops too, are one result, one after another.
     """
@@ -344,7 +379,7 @@ class IfElseParams(NodeParams):
 
 
 class IfElse(NodeOperator[IfElseParams]):
-    """Follows the port of the first case whose conditions hold, otherwise the last port."""
+    """Follows the branch of the first case whose conditions hold, otherwise the else branch."""
 
     type = "if-else"
     params_type = IfElseParams

@@ -28,6 +28,7 @@ from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, V
 from operad.operators.web.fetch import Fetched, Guard, host_and_port
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor, suffix_of
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.secret import Secret, SecretUse, hide, is_secret_name, literal_key, secret_name, secrets_in
 
 T = VariableType
@@ -389,7 +390,7 @@ def _multipart_form(
     try:
         import httpx
     except ImportError as error:
-        raise MissingExtraError(f'sending forms needs httpx ({error}): pip install "operad[web]"') from error
+        raise MissingExtraError(f"sending forms needs httpx ({error}): {pip_install('web')}") from error
     parts: list[tuple[str, Any]] = [(name, (None, value.encode())) for name, value in dict(texts).items()]
     parts += [(name, (file.name, data, file.mime_type)) for name, file, data in files]
     request = httpx.Request("POST", "http://form", files=parts)

@@ -30,7 +30,7 @@ from operad.runtime.events import current_scope
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.reasoning.prompt import DATA_RULE
-from operad.runtime.reasoning.reasoner import Reasoner, ask, reasoner_of
+from operad.runtime.reasoning.reasoner import Reasoner, ask, own_or, reasoner_of
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.file import FileDescriptor
@@ -116,7 +116,7 @@ class AskingParams(NodeParams):
     def reasoner(self, call: NodeCall, services: Services) -> Reasoner:
         """Return the reasoner with the named model and the sampling parameters, if it supports them."""
         named = services.models.get(self.model_name)
-        reasoner = call.reasoner if named is None else reasoner_of(named)
+        reasoner = own_or(None if named is None else reasoner_of(named), call.reasoner)
         model: Any = getattr(reasoner, "model", None) if self.sampling else None
         if not isinstance(model, Model) or not hasattr(reasoner, "with_model"):
             return reasoner
@@ -203,9 +203,9 @@ CONTEXT = "{{context}}"
 class LLMParams(AskingParams):
     """Prompt of a model."""
 
-    system: Text = Field(description='Its role and rules; "" for none. Variables as {{#id.variable#}}.')
+    system: Text = Field(description='Role and rules of the model; "" for none. Variables as {{#id.variable#}}.')
     user: Annotated[Text, Accepts(tuple(T))] = Field(
-        description="What it is asked; variables as {{#id.variable#}}. Files and images can be named here, and only here."
+        description="Question or task; variables as {{#id.variable#}}. Files and images can be named here, and only here."
     )
     messages: Annotated[list[PromptMessage], ADVANCED, Accepts(tuple(T))] = Field(
         default_factory=list[PromptMessage],
@@ -374,7 +374,7 @@ class ClassifierParams(AskingParams):
 
 
 class QuestionClassifier(AskingNode[ClassifierParams]):
-    """Has a model decide which class a text belongs to, and follows the port of that class."""
+    """Classifies a text with a model, and follows the branch of its class."""
 
     type = "question-classifier"
     params_type = ClassifierParams

@@ -11,6 +11,7 @@ from operad.operators.sandbox.code import USUAL, dict_of, failure, json_of
 from operad.operators.sandbox.process import run_in_process
 from operad.operators.sandbox.snippet import CodeError, CodeLimits, too_long
 from operad.runtime.values.errors import Issue, MissingExtraError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import whole
 
 _MAIN = re.compile(r"\bfunction\s*\*?\s*main\b|\bmain\s*=")
@@ -48,7 +49,7 @@ async def call_javascript(code: str, arguments: Mapping[str, Any], limits: CodeL
     if issues := check_javascript(code):
         raise CodeError(issues[0].message)
     if find_spec("quickjs") is None:
-        raise MissingExtraError('JavaScript in code nodes needs QuickJS: pip install "operad[javascript]"')
+        raise MissingExtraError(f"JavaScript in code nodes needs QuickJS: {pip_install('javascript')}")
     task = {"language": "javascript", "code": code, "arguments": json_of(arguments), "packages": ["quickjs"]}
     result = await run_in_process(task, limits)
     if "error" in result:

@@ -17,17 +17,21 @@ from typing import TYPE_CHECKING, NoReturn, cast
 from operad.operators.sandbox.modules import GIVEN, NAMES, REPLACED, given_source, lines_of
 from operad.operators.sandbox.snippet import (
     DEEPEST,
+    CodeError,
     CodeLimits,
     Snippet,
     failed,
     lacks,
     short,
     syntax_error,
+    too_long,
 )
 from operad.runtime.values.errors import InputError, OperadError
 
 if TYPE_CHECKING:
-    from pydantic_monty import Frame, Monty, MontyError, MontySession
+    from collections.abc import Awaitable, Callable, Mapping
+
+    from pydantic_monty import Frame, Monty, MontyError, MontySession, ResourceLimits
 
 _LONGEST_TEXT = 500
 
@@ -131,6 +135,39 @@ def run(snippet: Snippet, arguments: str, limits: CodeLimits) -> tuple[str | Non
     return text, kind
 
 
+async def run_with(
+    code: str,
+    functions: Mapping[str, Callable[..., Awaitable[object]]],
+    printed: Callable[[str], None],
+    limits: CodeLimits | None = None,
+) -> object:
+    """Run code that calls functions of this process, in a sandbox of its own, and return the value of its last expression.
+
+    Args:
+        code: The code, in which top-level ``await`` is allowed.
+        functions: Functions by name; the time in which they run does not count.
+        printed: Function that receives what the code prints.
+
+    Raises:
+        CodeError: The code failed, or reached a limit.
+    """
+    from pydantic_monty import AsyncMonty, MontyError
+
+    limits = limits or CodeLimits()
+    if too_much := too_long(code):
+        raise CodeError(too_much)
+    async with (
+        AsyncMonty(max_processes=1) as pool,
+        pool.checkout(limits=_resources(limits), os_policy={"sleep": "zero"}) as session,
+    ):
+        try:
+            return await session.feed_run(
+                code, external_lookup=dict(functions), print_callback=lambda _, text: printed(text)
+            )
+        except MontyError as error:
+            _raise_code_error(error, code, limits)
+
+
 _READ_ARGUMENTS = """\
 import json as _json
 _named = _json.loads(_text)
@@ -231,13 +268,17 @@ def _session(limits: CodeLimits) -> MontySession:
             "or fork before the first snippet"
         )
     return pool.checkout(
-        limits={
-            "max_feed_duration_secs": limits.seconds,
-            "max_memory": limits.memory_bytes,
-            "max_recursion_depth": DEEPEST,
-        },
+        limits=_resources(limits),
         os_policy={"sleep": "zero"},
     )
+
+
+def _resources(limits: CodeLimits) -> ResourceLimits:
+    return {
+        "max_feed_duration_secs": limits.seconds,
+        "max_memory": limits.memory_bytes,
+        "max_recursion_depth": DEEPEST,
+    }
 
 
 @cache

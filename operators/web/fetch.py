@@ -15,7 +15,7 @@ import string
 import threading
 import zlib
 from collections.abc import AsyncGenerator, Collection, Mapping
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from functools import cache
 from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime.values.charset import decoded
 from operad.runtime.values.errors import FetchError, MissingExtraError, describe
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import shortened
 
 if TYPE_CHECKING:
@@ -226,7 +227,7 @@ async def fetch(
         import anyio
         import httpx
     except ImportError as error:
-        raise MissingExtraError(f'fetching from the web needs httpx ({error}): pip install "operad[web]"') from error
+        raise MissingExtraError(f"fetching from the web needs httpx ({error}): {pip_install('web')}") from error
 
     progress = _Progress("")
     try:
@@ -397,6 +398,48 @@ async def _open_response(
             async with aclosing(response):
                 yield response
             return
+
+
+def guarded_client(guard: Guard, headers: Mapping[str, str], origin: str) -> httpx.AsyncClient:
+    """Return a client for a library that sends its own requests; each goes through the guard, and redirects do not.
+
+    Args:
+        headers: Headers, such as keys, of requests to the origin.
+        origin: URL whose scheme, host and port the requests must have to get `headers`.
+    """
+    import httpx
+
+    home = httpx.URL(origin)
+
+    class Body(httpx.AsyncByteStream):
+        def __init__(self, response: httpx.Response, stack: AsyncExitStack, progress: _Progress) -> None:
+            self._response, self._stack, self._progress = response, stack, progress
+
+        async def __aiter__(self) -> AsyncGenerator[bytes, None]:
+            async for data in self._response.aiter_raw():
+                self._progress.received += len(data)
+                if self._progress.received > guard.max_bytes:
+                    raise FetchError(f"{self._progress}: is larger than the maximum of {guard.max_bytes:,} bytes")
+                yield data
+
+        async def aclose(self) -> None:
+            await self._stack.aclose()
+
+    class Transport(httpx.AsyncBaseTransport):
+        async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+            progress = _Progress(_for_display(request.url))
+            if _same_origin(home, request.url):
+                request.headers.update(headers)
+            request.headers["accept-encoding"] = "identity"
+            await request.aread()
+            async with AsyncExitStack() as stack:
+                response = await stack.enter_async_context(_open_response(request, guard, _certificates(), progress))
+                if response.headers.get("content-encoding", "identity") != "identity":
+                    raise FetchError(f"{progress}: is packed, which was not requested")
+                body = Body(response, stack.pop_all(), progress)
+            return httpx.Response(response.status_code, headers=response.headers, stream=body)
+
+    return httpx.AsyncClient(transport=Transport(), trust_env=False)
 
 
 async def _addresses_of(host: str, port: int, guard: Guard, progress: _Progress) -> list[str]:

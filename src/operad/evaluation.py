@@ -7,6 +7,7 @@ report.assert_passed()
 """
 
 from operad.runtime.evaluation.cases import Case, Dataset
+from operad.runtime.evaluation.checks import Check
 from operad.runtime.evaluation.comparison import Comparison, Difference
 from operad.runtime.evaluation.measurement import JudgedCase, Measurement, Share
 from operad.runtime.evaluation.recording import case_of
@@ -16,6 +17,7 @@ from operad.runtime.evaluation.scorers import contains, equals
 
 __all__ = [
     "Case",
+    "Check",
     "Comparison",
     "Dataset",
     "Difference",
