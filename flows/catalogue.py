@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import json
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable
 from typing import Any
 
 from pydantic import JsonValue
@@ -110,8 +110,3 @@ def _accepted_types(metadata: Iterable[object]) -> str:
         return ""
     names = [kind.value for kind in accepts if kind is not VariableType.ANY]
     return "" if len(names) > 8 else f" Accepts: {', '.join(names)}."
-
-
-def describe_all(types: Mapping[str, NodeType]) -> str:
-    """Return the descriptions of all node types, separated by empty lines."""
-    return "\n\n".join(card(node_type) for node_type in types.values())

@@ -180,7 +180,10 @@ class Checker:
     def _missing(self, node_id: str) -> str:
         if node_id in self.graph.left_out:
             return f"no path leads to node {node_id!r} from the start"
-        return f"there is no node {node_id!r}{self._hints.near(node_id, self._by_id)}"
+        near = self._hints.near(node_id, self._by_id)
+        named = [spec.id for spec in self.graph.nodes if node_id.casefold() in (spec.title.casefold(), spec.type)]
+        hint = f" (did you mean {named[0]!r}?)" if len(named) == 1 else near  # a title or type in the place of the id
+        return f"there is no node {node_id!r}{hint}"
 
     # Edges
 
@@ -279,7 +282,7 @@ class Checker:
         if not parent and not any(self.nodes[spec.id].ends for spec in specs if spec.id in self.nodes):
             invalid_end = any(spec.type in self.types and self.types[spec.type].ends for spec in specs)
             if not invalid_end and "dify" not in self.graph.extra:  # whose workflows may end without a result
-                self._report("no-end", "there is no node of type 'end', and so no result")
+                self._report("no-end", "there is no node of type 'end' or 'answer', and so no result")
         return starts
 
     def _check_reachable(

@@ -24,6 +24,7 @@ class NodeSpec:
         params: The parameters, not validated.
         parent: The id of the container that the node runs inside of; empty for none.
         extra: Data that only one format has a place for, by the name of the format; written back unchanged.
+        title: The title that a person gave to the node; empty for none. `operad.flows.names` gives its name.
     """
 
     id: str
@@ -31,6 +32,7 @@ class NodeSpec:
     params: Any = field(default_factory=dict[str, Any])
     parent: str = ""
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    title: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +51,30 @@ class Edge:
     target: str
     port: int = 0
     input: str = ""
+    extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
+
+
+NoteColor = Literal["yellow", "blue", "cyan", "green", "pink", "violet"]
+
+
+@dataclass(frozen=True, slots=True)
+class StickyNote:
+    """Note on the canvas, which runs, checks and costs ignore.
+
+    Attributes:
+        id: The id, which a node may have, too.
+        text: The text, in Markdown.
+        color: The colour.
+        at: The position on the canvas, in pixels from the left and from the top; None for above the nodes.
+        size: The width and height in pixels.
+        extra: Data of one format, as in `NodeSpec`.
+    """
+
+    id: str
+    text: str = ""
+    color: NoteColor = "yellow"
+    at: tuple[float, float] | None = None
+    size: tuple[float, float] = (240, 120)
     extra: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
 
@@ -72,6 +98,7 @@ class NodeGraph:
         instructions: The instructions that the workflow was generated from, round by round; saved by formats that can.
         notes: Parts of the instructions that the workflow does not fulfil, and assumptions; saved likewise.
         samples: Samples of what other systems answer to nodes, by node id, for dry runs and tests; saved likewise.
+        sticky_notes: Notes on the canvas.
         left_out: Ids of the nodes that `runnable` has left out.
     """
 
@@ -82,6 +109,7 @@ class NodeGraph:
     instructions: Sequence[str] = ()
     notes: Sequence[str] = ()
     samples: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    sticky_notes: Sequence[StickyNote] = ()
     left_out: frozenset[str] = field(default=frozenset(), compare=False)
 
     @cached_property
@@ -92,7 +120,7 @@ class NodeGraph:
     @property
     def is_imported(self) -> bool:
         """True if the workflow has data that only one format has a place for."""
-        return any(each.extra for each in (self, *self.nodes, *self.edges))
+        return any(each.extra for each in (self, *self.nodes, *self.edges, *self.sticky_notes))
 
     @cached_property
     def runnable(self) -> NodeGraph:
@@ -144,9 +172,12 @@ class NodeGraph:
         return bundle
 
 
-# Flowchart in Mermaid's language. A node shows its type and its id. An edge from a port shows the port: the number of an
+# Flowchart in Mermaid's language. A node shows its title, its type and its id. An edge from a port shows the port: the number of an
 # if-else case, ``else``, or the name of a class. Nodes inside a container are drawn in a frame. A node that edges name
 # but that does not exist has a dashed border.
+
+MAX_TITLE = 80
+"""Maximum number of characters of a title that is shown."""
 
 COLOURS: Mapping[str, str] = {
     "running": "fill:#fff3bf,stroke:#f08c00",
@@ -228,12 +259,13 @@ def _write_nodes(chart: Flowchart, by_id: Mapping[str, NodeSpec], around: Mappin
     stack = [iter(children.get("", ()))]
     while stack:
         for node_id in stack[-1]:
-            node_type = by_id[node_id].type
+            node_type, title = by_id[node_id].type, " ".join(by_id[node_id].title.split())[:MAX_TITLE]
+            shown = f"{title} ({node_type} {node_id})" if title else f"{node_type} {node_id}"
             if node_id in children:
-                chart.begin_frame(node_id, f"{node_type} {node_id}")
+                chart.begin_frame(node_id, shown)
                 stack.append(iter(children[node_id]))
                 break
-            chart.node(node_id, f"{node_type} {node_id}", _SHAPES.get(node_type, "box"))
+            chart.node(node_id, shown, _SHAPES.get(node_type, "box"))
         else:
             stack.pop()
             if stack:

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
+from operad.flows.names import titles_of
 from operad.flows.node_graph import NodeGraph
 from operad.flows.secrets import file_secrets
 from operad.operators.integration import integrations, named
@@ -68,6 +69,7 @@ class _Assembly:
     ) -> None:
         self._graph = graph
         self._checker = checker
+        self._titles = titles_of(graph)
         self._services = services
         self._platform = platform
         self._writing = next(
@@ -127,6 +129,7 @@ class _Assembly:
             carried=carried,
             writing=self._writing,
         )
+        node.title = self._titles.get(node_id, "")
         if self._file_secrets:
             node.file_secrets = self._file_secrets
         return node

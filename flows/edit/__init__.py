@@ -7,7 +7,8 @@ print(edited.changes)
 from operad.flows.edit.batch import OPERATIONS, Batch, EditResult, apply, in_json, new_issues, read_operations, schema
 from operad.flows.edit.difference import Difference, ParamChange, difference, side_by_side
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
-from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
+from operad.flows.edit.nodes import AddNode, RemoveNode, RenameNode, ReplaceText, SetParam
+from operad.flows.edit.notes import RemoveNote, SetNote
 from operad.flows.edit.operation import Operation
 from operad.flows.edit.short import parse
 from operad.flows.edit.variables import AddInput, AddOutput, RemoveInput, RemoveOutput, RenameVariable
@@ -28,9 +29,12 @@ __all__ = [
     "ParamChange",
     "RemoveInput",
     "RemoveNode",
+    "RemoveNote",
     "RemoveOutput",
+    "RenameNode",
     "RenameVariable",
     "ReplaceText",
+    "SetNote",
     "SetParam",
     "apply",
     "difference",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Annotated, Any, NamedTuple, get_args
@@ -11,9 +10,10 @@ from typing import Annotated, Any, NamedTuple, get_args
 from pydantic import BaseModel, ConfigDict, Field, JsonValue, ValidationError
 
 from operad.flows.check import NodeType
-from operad.flows.edit.difference import Difference, difference
+from operad.flows.edit.difference import Difference, difference, surplus
 from operad.flows.edit.edges import AddBranch, Connect, Disconnect, InsertBetween
-from operad.flows.edit.nodes import AddNode, RemoveNode, ReplaceText, SetParam
+from operad.flows.edit.nodes import AddNode, RemoveNode, RenameNode, ReplaceText, SetParam
+from operad.flows.edit.notes import RemoveNote, SetNote
 from operad.flows.edit.operation import Operation
 from operad.flows.edit.order import edges_in_order, in_order
 from operad.flows.edit.variables import AddInput, AddOutput, RemoveInput, RemoveOutput, RenameVariable
@@ -29,6 +29,7 @@ from operad.runtime.values.errors import InvalidError, Issue, did_you_mean, shor
 AnyOperation = Annotated[
     AddNode
     | RemoveNode
+    | RenameNode
     | SetParam
     | ReplaceText
     | Connect
@@ -39,7 +40,9 @@ AnyOperation = Annotated[
     | AddInput
     | RemoveInput
     | AddOutput
-    | RemoveOutput,
+    | RemoveOutput
+    | SetNote
+    | RemoveNote,
     Field(discriminator="op"),
 ]
 
@@ -140,13 +143,7 @@ def schema() -> dict[str, JsonValue]:
 
 def new_issues(before: Sequence[Issue], after: Sequence[Issue]) -> list[Issue]:
     """Return the issues of a workflow after a change that it did not have before."""
-    known = Counter(before)
-    new: list[Issue] = []
-    for issue in after:
-        known[issue] -= 1
-        if known[issue] < 0:
-            new.append(issue)
-    return new
+    return surplus(after, before, lambda issue: issue)
 
 
 def _read(given: Any) -> tuple[Operation | None, list[Fault]]:

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 
 from operad.flows.edit.paths import Step, path_of
 from operad.flows.formats.shapes import is_selector
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, StickyNote
 from operad.operators.named_params import named
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import MAX_SHOWN_VALUE, plain, short_json
+
+T = TypeVar("T")
 
 AROUND = 20
 """Number of characters to show on each side of a difference in a long text."""
@@ -20,7 +22,7 @@ AROUND = 20
 
 @dataclass(frozen=True, slots=True)
 class ParamChange:
-    """Change of a value in a node's parameters.
+    """Change of a node's title, or of a value in its parameters.
 
     Attributes:
         node: Id of the node.
@@ -51,9 +53,10 @@ class Difference:
     Attributes:
         added: Nodes that are new.
         removed: Nodes that were removed.
-        changed: Changes in the parameters of the other nodes.
+        changed: Changes in the titles and parameters of the other nodes.
         edges_added: Edges that are new.
         edges_removed: Edges that were removed.
+        notes: Lines about sticky notes that are new, changed or removed.
     """
 
     added: Sequence[NodeSpec] = ()
@@ -61,9 +64,10 @@ class Difference:
     changed: Sequence[ParamChange] = ()
     edges_added: Sequence[Edge] = ()
     edges_removed: Sequence[Edge] = ()
+    notes: Sequence[str] = ()
 
     def __bool__(self) -> bool:
-        return bool(self.added or self.removed or self.changed or self.edges_added or self.edges_removed)
+        return bool(self.added or self.removed or self.changed or self.edges_added or self.edges_removed or self.notes)
 
     def __str__(self) -> str:
         return "\n".join(
@@ -73,6 +77,7 @@ class Difference:
                 *map(str, self.changed),
                 *(f"- {_edge(edge)}" for edge in self.edges_removed),
                 *(f"+ {_edge(edge)}" for edge in self.edges_added),
+                *self.notes,
             ]
         )
 
@@ -97,6 +102,7 @@ class Difference:
             ],
             "edges_added": [[edge.source, edge.port, edge.target] for edge in self.edges_added],
             "edges_removed": [[edge.source, edge.port, edge.target] for edge in self.edges_removed],
+            "notes": list(self.notes),
         }
 
 
@@ -124,11 +130,29 @@ def difference(before: NodeGraph, after: NodeGraph) -> Difference:
             ParamChange(spec.id, path_of(steps), old_value, new_value)
             for spec in after.nodes
             if spec.id in same and new[spec.id] is spec and old[spec.id] is not spec
-            for steps, old_value, new_value in _changes(_with_names(old[spec.id]), _with_names(spec), ())
+            for steps, old_value, new_value in _node_changes(old[spec.id], spec)
         ],
-        edges_added=_surplus(after.edges, before.edges),
-        edges_removed=_surplus(before.edges, after.edges),
+        edges_added=surplus(after.edges, before.edges, _key),
+        edges_removed=surplus(before.edges, after.edges, _key),
+        notes=tuple(_note_changes(before, after)),
     )
+
+
+def _note_changes(before: NodeGraph, after: NodeGraph) -> Iterator[str]:
+    """Yield a line for each sticky note that differs."""
+    old, new = ({note.id: note for note in graph.sticky_notes} for graph in (before, after))
+    for note_id in dict.fromkeys([*old, *new]):
+        if old.get(note_id) != new.get(note_id):
+            sign = "~" if note_id in old and note_id in new else "+" if note_id in new else "-"
+            note: StickyNote = new.get(note_id) or old[note_id]
+            yield f"{sign} sticky note {note_id}: {short_json(note.text)}"
+
+
+def _node_changes(old: NodeSpec, new: NodeSpec) -> Iterator[_Change]:
+    """Yield the changes of a node's title and of its parameters."""
+    if old.title != new.title:
+        yield ("title",), (old.title,) if old.title else (), (new.title,) if new.title else ()
+    yield from _changes(_with_names(old), _with_names(new), ())
 
 
 def _with_names(spec: NodeSpec) -> Any:
@@ -136,15 +160,15 @@ def _with_names(spec: NodeSpec) -> Any:
     return named(NODE_TYPES[spec.type].params_type, spec.params) if spec.type in NODE_TYPES else spec.params
 
 
-def _surplus(edges: Sequence[Edge], others: Sequence[Edge]) -> list[Edge]:
-    """Return the edges that occur more often than among the others."""
-    counts = Counter(map(_key, others))
-    surplus: list[Edge] = []
-    for edge in edges:
-        counts[_key(edge)] -= 1
-        if counts[_key(edge)] < 0:
-            surplus.append(edge)
-    return surplus
+def surplus(items: Sequence[T], others: Sequence[T], key: Callable[[T], Hashable]) -> list[T]:
+    """Return the items that occur more often than among the others; items with the same key are the same."""
+    counts = Counter(map(key, others))
+    more: list[T] = []
+    for item in items:
+        counts[key(item)] -= 1
+        if counts[key(item)] < 0:
+            more.append(item)
+    return more
 
 
 def _key(edge: Edge) -> tuple[str, int, str, str]:
@@ -208,7 +232,8 @@ def _in_common(old: Sequence[Any], new: Sequence[Any]) -> tuple[int, int]:
 def _node(spec: NodeSpec) -> str:
     inside = f" inside {spec.parent}" if spec.parent else ""
     params = f": {short_json(_with_names(spec))}" if spec.params else ""
-    return f"node {spec.id} ({spec.type}){inside}{params}"
+    title = f" {short_json(spec.title)}" if spec.title else ""
+    return f"node {spec.id} ({spec.type}){title}{inside}{params}"
 
 
 def _edge(edge: Edge) -> str:
@@ -217,7 +242,8 @@ def _edge(edge: Edge) -> str:
 
 
 def _node_json(spec: NodeSpec) -> dict[str, Any]:
-    return {"id": spec.id, "type": spec.type, "params": plain(spec.params), "inside": spec.parent}
+    title = {"title": spec.title} if spec.title else {}
+    return {"id": spec.id, "type": spec.type, **title, "params": plain(spec.params), "inside": spec.parent}
 
 
 def side_by_side(old: Any, new: Any) -> tuple[str, str]:

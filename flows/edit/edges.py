@@ -8,6 +8,7 @@ from typing import Literal
 
 from pydantic import Field, JsonValue, TypeAdapter, ValidationError
 
+from operad.flows.edit.nodes import AddNode
 from operad.flows.edit.operation import (
     BRANCHES,
     NewId,
@@ -19,16 +20,13 @@ from operad.flows.edit.operation import (
     branches,
     edges_between,
     port_number,
-    taken,
     undefined,
-    unknown_params,
-    unknown_type,
     unsure_edge,
     with_params,
     wrong_port,
 )
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph
 from operad.operators.conditions import Case
 from operad.operators.named_params import in_lists
 from operad.operators.node import Fault
@@ -92,9 +90,7 @@ class InsertBetween(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: a missing edge, a taken id, an unknown type or parameter."""
-        yield from taken(graph, self.id, self.type)
-        yield from unknown_type(types, self.type)
-        yield from unknown_params(types, self.type, self.params)
+        yield from self._new_node(graph).faults(graph, types)
         unsure = list(unsure_edge(graph, self.source, self.target, self.port))
         yield from unsure or border(graph, self.source, self.target)
 
@@ -108,11 +104,11 @@ class InsertBetween(Operation):
 
     def apply_if_faulty(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the new node, unless its id is taken."""
-        if self.id in graph.by_id:
-            return graph
+        return self._new_node(graph).apply_if_faulty(graph)
+
+    def _new_node(self, graph: NodeGraph) -> AddNode:
         source = graph.by_id.get(self.source)
-        node = NodeSpec(self.id, self.type, self.params, source.parent if source else "")
-        return replace(graph, nodes=[*graph.nodes, node])
+        return AddNode(id=self.id, type=self.type, params=self.params, inside=source.parent if source else "")
 
 
 class AddBranch(Operation):

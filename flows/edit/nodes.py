@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, JsonValue
 
@@ -28,6 +28,8 @@ from operad.operators.node import Fault
 from operad.operators.variables import short_json
 from operad.runtime.values.errors import shorten
 
+Title = Annotated[str, Field(max_length=200, pattern=r"^[^\r\n]*$", description='Its title, in one line; "" for none.')]
+
 
 class AddNode(Operation):
     """Adds a node; edges are added by `connect`."""
@@ -40,6 +42,7 @@ class AddNode(Operation):
         default=None,
         description='The node that it runs inside of, "" for none; by default what the id says: 5-2 is inside of 5.',
     )
+    title: Title = ""
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: a taken id, an unknown type or parameter, a node that cannot contain others."""
@@ -67,7 +70,8 @@ class AddNode(Operation):
         """Return the workflow with the new node, unless its id is taken."""
         if self.id in graph.by_id:
             return graph
-        return replace(graph, nodes=[*graph.nodes, NodeSpec(self.id, self.type, self.params, self._container(graph))])
+        made = NodeSpec(self.id, self.type, self.params, self._container(graph), title=self.title.strip())
+        return replace(graph, nodes=[*graph.nodes, made])
 
     def _container(self, graph: NodeGraph) -> str:
         """Return the id of the container of the new node; empty if it has none."""
@@ -160,6 +164,24 @@ class SetParam(Operation):
         """Return whether the operation removes a parameter that the type of its node does not have."""
         is_unknown = spec.type in types and self.path not in types[spec.type].params_type.model_fields
         return self.value is None and is_unknown and self.path in fields_of(spec.params)
+
+
+class RenameNode(Operation):
+    """Gives a node another title, which people see in place of its type; its id stays."""
+
+    op: Literal["rename_node"] = "rename_node"
+    node: NodeId
+    title: Title
+
+    def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
+        """Yield a fault if the node does not exist."""
+        yield from undefined(graph, "node", self.node)
+
+    def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
+        """Return the workflow with the title."""
+        old = graph.by_id[self.node]
+        new = replace(old, title=self.title.strip())
+        return replace(graph, nodes=[new if spec is old else spec for spec in graph.nodes])
 
 
 class ReplaceText(Operation):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import count
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -13,7 +14,8 @@ from operad.flows.check import CONVERSATION, OUTCOME, NodeType
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.node import Fault, NodeOperator, references_in
-from operad.operators.node_params import Change, readable, rewritten
+from operad.operators.node_params import Change, NodeParams, readable, rewritten
+from operad.operators.variables import Selector
 from operad.runtime.graph.graph import END
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError, did_you_mean, shorten
@@ -42,8 +44,8 @@ class Operation(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid", coerce_numbers_to_str=True, json_schema_extra=_with_op)
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
-        """Yield the reasons why the operation cannot be applied to a workflow, each with its field."""
-        raise NotImplementedError
+        """Yield the reasons why the operation cannot be applied to a workflow, each with its field; by default none."""
+        return iter(())
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the changed workflow; requires that there are no faults. Unchanged nodes stay the same objects."""
@@ -69,7 +71,7 @@ def taken(graph: NodeGraph, node_id: str, node_type: str) -> Iterator[Fault]:
     """Yield a fault if a new node of a type cannot have an id."""
     if node_id in graph.by_id:
         spec = graph.by_id[node_id]
-        what = f"{node_id!r} is a node already ({spec.type}); {free_id(graph, spec.parent)!r} is free"
+        what = f"{node_id!r} is a node already ({spec.type}); {free_id(graph.by_id, spec.parent)!r} is free"
         yield Fault("id", what, "duplicate-id")
     elif node_id in (OUTCOME, END) or (node_id == CONVERSATION) != (node_type == CONVERSATION):
         what = f"the id {CONVERSATION!r} and the type {CONVERSATION!r} go together"
@@ -179,20 +181,10 @@ def inside_of(graph: NodeGraph, node_id: str) -> set[str]:
     return reachable([node_id], lambda outer: [spec.id for spec in graph.nodes if spec.parent == outer]) - {node_id}
 
 
-def before(graph: NodeGraph, node_id: str) -> set[str]:
-    """Return the ids of all direct and indirect predecessors of a node."""
-    return reachable([node_id], lambda target: [edge.source for edge in graph.edges if edge.target == target]) - {
-        node_id
-    }
-
-
-def free_id(graph: NodeGraph, parent: str = "") -> str:
-    """Return the number after the largest numeric id, as an id; with a parent, among the ids ``parent-number``."""
-    prefix = f"{parent}-" if parent else ""
-    suffixes = [node_id.removeprefix(prefix) for node_id in graph.by_id if node_id.startswith(prefix)]
-    return (
-        f"{prefix}{max((int(suffix) for suffix in suffixes if suffix.isdecimal() and len(suffix) < 16), default=0) + 1}"
-    )
+def free_id(taken: Collection[str], parent: str = "") -> str:
+    """Return the lowest number that is not a taken id, as an id; inside a container, after its id and a hyphen."""
+    ids = (f"{parent}-{number}" if parent else str(number) for number in count(1))
+    return next(each for each in ids if each not in taken)
 
 
 # Changes
@@ -226,16 +218,14 @@ def node_of(spec: NodeSpec, types: Types) -> NodeOperator[Any] | None:
 
 def reads(graph: NodeGraph, spec: NodeSpec, types: Types) -> list[str]:
     """Return the ids of the nodes that a node reads, as far as its parameters are valid, without nodes inside it."""
-    node = node_of(spec, types)
-    if node is not None:
-        references = list(node.references)
-    elif spec.type in types and not types[spec.type].body_starts_with:
-        params_type = types[spec.type].params_type
-        references = list(references_in(params_type, readable(params_type, spec.params)))
-    else:
-        references = []
-    read = dict.fromkeys(reference.selector.node for reference in references)
-    return [node_id for node_id in read if spec.id not in graph.around(node_id)]
+    read = dict.fromkeys(selector.node for selector in variables_read(spec, types))
+    return [node_id for node_id in read if node_id != spec.id and spec.id not in graph.around(node_id)]
+
+
+def variables_read(spec: NodeSpec, types: Types) -> list[Selector]:
+    """Return the variables that a node reads, as far as its parameters are valid; those of a result are among them."""
+    params_type = types[spec.type].params_type if spec.type in types else NodeParams
+    return [reference.selector for reference in references_in(params_type, readable(params_type, spec.params))]
 
 
 def following(graph: NodeGraph, types: Types, change: Change) -> NodeGraph:

@@ -17,7 +17,7 @@ from operad.flows.formats.json_text import read_json
 from operad.flows.formats.shapes import fields_of
 from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
 
-_JSON = ("value", "branch", "params", "port")
+_JSON = ("value", "branch", "params", "port", "at", "size")
 """Fields whose values may be JSON other than text."""
 
 
@@ -65,11 +65,11 @@ def _fields(text: str) -> Any:
         key, equals, value = word.partition("=")
         unset = [field for field in order if field not in given and field != "params"]
         if equals and key in order and key not in given:
-            given[key] = _value(name, key, value)
+            given[key] = _value(key, value)
         elif equals and "params" in order and key.isidentifier() and key not in order:
             params[key] = _json_or_text(value)
         elif unset:
-            given[unset[0]] = _value(name, unset[0], word)
+            given[unset[0]] = _value(unset[0], word)
         else:
             raise InputError(f"{text!r}: {word!r} is too much; write: {usage(name)}")
     if params:
@@ -77,11 +77,8 @@ def _fields(text: str) -> Any:
     return {"op": name, **given}
 
 
-def _value(name: str, key: str, word: str) -> Any:
+def _value(key: str, word: str) -> Any:
     """Return the value of a field in the short form."""
-    if name == "add_output" and key == "value" and not word.startswith("["):
-        node, _, variable = word.partition(".")
-        return [variable, node]
     return _json_or_text(word) if key in _JSON else word
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Annotated, Any, Literal
 
 from pydantic import BeforeValidator, Field
@@ -172,16 +171,69 @@ def _why_not_renamed(spec: NodeSpec, name: str) -> str:
     return f"{spec.id!r} ({spec.type}) has no variable {name!r}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
 
 
-# Inputs
+# Inputs and outputs of the workflow: variables of its start, and of its ends
+
+_LISTS: Mapping[str, tuple[str, str]] = {"start": ("variables", "input"), "end": ("outputs", "output")}
+"""Parameter that lists them, and what they are called, by node type."""
 
 
-def _start(graph: NodeGraph) -> NodeSpec | None:
-    return next((spec for spec in graph.nodes if spec.type == "start" and not spec.parent), None)
+def _start(graph: NodeGraph) -> NodeSpec | Fault:
+    """Return the start of a workflow; a fault if there is none."""
+    what = f"there is no start node to have inputs; add_node {free_id(graph.by_id)} start first"
+    starts = (spec for spec in graph.nodes if spec.type == "start" and not spec.parent)
+    return next(starts, None) or Fault("name", what, "no-start")
 
 
-def _no_start(graph: NodeGraph, where: str) -> Iterator[Fault]:
-    if _start(graph) is None:
-        yield Fault(where, f"there is no start node to have inputs; add_node {free_id(graph)} start first", "no-start")
+def _end(graph: NodeGraph, node_id: str) -> NodeSpec | Fault:
+    """Return the end with an id, or, with an empty id, the only end; a fault if there is none, or several."""
+    ends = [spec for spec in graph.nodes if spec.type == "end"]
+    ids = [spec.id for spec in ends]
+    if node_id and node_id not in ids:
+        kind = graph.by_id[node_id].type if node_id in graph.by_id else ""
+        what = f"{node_id!r} is of type {kind!r}, and outputs are of ends; these are: {shorten(ids) or 'none'}"
+        return next(undefined(graph, "node", node_id), Fault("node", what, "no-end"))
+    if not ends:
+        return Fault("node", f"there is no end to have outputs; add_node {free_id(graph.by_id)} end first", "no-end")
+    if not node_id and len(ends) > 1:
+        return Fault("node", f"say which end: {shorten(ids)}", "no-end")
+    return ends[ids.index(node_id) if node_id else 0]
+
+
+def _taken(owner: NodeSpec | Fault, name: str, advice: str) -> Iterator[Fault]:
+    """Yield a fault if a start or an end cannot be given a name, as it has it already or is not there."""
+    if isinstance(owner, Fault):
+        yield owner
+    elif name in _names(owner, (listed := _LISTS[owner.type])[0], 0):
+        yield Fault("name", f"{owner.id!r} has the {listed[1]} {name!r} already; {advice}", "duplicate-name")
+
+
+def _missing(owner: NodeSpec | Fault, name: str) -> Iterator[Fault]:
+    """Yield a fault if a start or an end does not have a name, or is not there."""
+    if isinstance(owner, Fault):
+        yield owner
+    elif name not in (known := _names(owner, (listed := _LISTS[owner.type])[0], 0)):
+        what = (
+            f"{owner.id!r} has no {listed[1]} {name!r}{did_you_mean(name, known)}; it has: {shorten(known) or 'none'}"
+        )
+        yield Fault("name", what, "undefined-variable")
+
+
+def _with(graph: NodeGraph, owner: NodeSpec | Fault, item: Sequence[Any]) -> NodeGraph:
+    """Return the workflow with a new last input or output."""
+    assert isinstance(owner, NodeSpec)  # noqa: S101 - there are no faults
+    params, param = fields_of(owner.params), _LISTS[owner.type][0]
+    return with_params(graph, owner.id, {**params, param: [*list_of(params.get(param)), list(item)]})
+
+
+def _without(graph: NodeGraph, owner: NodeSpec | Fault, name: str) -> NodeGraph:
+    """Return the workflow without an input or an output."""
+    assert isinstance(owner, NodeSpec)  # noqa: S101 - there are no faults
+    params, param = fields_of(owner.params), _LISTS[owner.type][0]
+    kept: Fields = {param: [item for item in list_of(params.get(param)) if _name(item, 0) != name]}
+    for about in _BY_VARIABLE.get(owner.type, ()):
+        if name in (given := fields_of(params.get(about))):
+            kept[about] = {other: value for other, value in given.items() if other != name}
+    return with_params(graph, owner.id, {**params, **kept})
 
 
 class AddInput(Operation):
@@ -193,18 +245,11 @@ class AddInput(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: no start node, or a taken name."""
-        yield from _no_start(graph, "name")
-        start = _start(graph)
-        if start and self.name in _names(start, "variables", 0):
-            yield Fault("name", f"{start.id!r} has the input {self.name!r} already; leave this out", "duplicate-name")
+        return _taken(_start(graph), self.name, "leave this out")
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new input as the last input."""
-        start = _start(graph)
-        assert start is not None  # noqa: S101 - there are no faults
-        params = fields_of(start.params)
-        listed = [*list_of(params.get("variables")), [self.name, self.type.value]]
-        return with_params(graph, start.id, {**params, "variables": listed})
+        return _with(graph, _start(graph), [self.name, self.type.value])
 
 
 class RemoveInput(Operation):
@@ -215,60 +260,11 @@ class RemoveInput(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: no start node, or no such input."""
-        yield from _no_start(graph, "name")
-        if start := _start(graph):
-            yield from _missing_name("input", start, "variables", self.name)
+        return _missing(_start(graph), self.name)
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the input."""
-        start = _start(graph)
-        assert start is not None  # noqa: S101 - there are no faults
-        return _without(graph, start, "variables", self.name)
-
-
-def _missing_name(what: str, spec: NodeSpec, param: str, name: str) -> Iterator[Fault]:
-    known = _names(spec, param, 0)
-    if name not in known:
-        has = shorten(known) or "none"
-        yield Fault(
-            "name",
-            f"{spec.id!r} has no {what} {name!r}{did_you_mean(name, known)}; it has: {has}",
-            "undefined-variable",
-        )
-
-
-def _without(graph: NodeGraph, spec: NodeSpec, param: str, name: str) -> NodeGraph:
-    params = fields_of(spec.params)
-    kept: Fields = {param: [item for item in list_of(params.get(param)) if _name(item, 0) != name]}
-    for about in _BY_VARIABLE.get(spec.type, ()):
-        if name in (given := fields_of(params.get(about))):
-            kept[about] = {other: value for other, value in given.items() if other != name}
-    return with_params(graph, spec.id, {**params, **kept})
-
-
-# Outputs
-
-
-def _end(graph: NodeGraph, node_id: str) -> NodeSpec | None:
-    """Return the end with an id, or, with an empty id, the only end; None if there is none."""
-    ends = [spec for spec in graph.nodes if spec.type == "end" and node_id in ("", spec.id)]
-    return ends[0] if len(ends) == 1 or (ends and node_id) else None
-
-
-def _no_end(graph: NodeGraph, node_id: str) -> Iterator[Fault]:
-    """Yield a fault if an id names no end, or if without an id there is no end or several."""
-    ends = [spec.id for spec in graph.nodes if spec.type == "end"]
-    if node_id:
-        missing = list(undefined(graph, "node", node_id))
-        yield from missing
-        if not missing and node_id not in ends:
-            kind = graph.by_id[node_id].type
-            what = f"{node_id!r} is of type {kind!r}, and outputs are of ends; these are: {shorten(ends) or 'none'}"
-            yield Fault("node", what, "no-end")
-    elif not ends:
-        yield Fault("node", f"there is no end to have outputs; add_node {free_id(graph)} end first", "no-end")
-    elif len(ends) > 1:
-        yield Fault("node", f"say which end: {shorten(ends)}", "no-end")
+        return _without(graph, _start(graph), self.name)
 
 
 class AddOutput(Operation):
@@ -283,18 +279,12 @@ class AddOutput(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: no end or several, a taken name, a missing node."""
-        yield from _no_end(graph, self.node)
+        yield from _taken(_end(graph, self.node), self.name, "set its outputs to change it")
         yield from undefined(graph, "value", self.value.node)
-        end = _end(graph, self.node)
-        if end and self.name in _names(end, "outputs", 0):
-            what = f"{end.id!r} has the output {self.name!r} already; set its outputs to change it"
-            yield Fault("name", what, "duplicate-name")
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow with the new output as the last output of the end."""
-        end = _end(graph, self.node)
-        assert end is not None  # noqa: S101 - there are no faults
-        return with_outputs(graph, end, [*outputs_of(end), [self.name, list(self.value)]])
+        return _with(graph, _end(graph, self.node), [self.name, list(self.value)])
 
 
 class RemoveOutput(Operation):
@@ -306,28 +296,14 @@ class RemoveOutput(Operation):
 
     def faults(self, graph: NodeGraph, types: Types) -> Iterator[Fault]:
         """Yield faults: no end or several, or no such output."""
-        yield from _no_end(graph, self.node)
-        if end := _end(graph, self.node):
-            yield from _missing_name("output", end, "outputs", self.name)
+        return _missing(_end(graph, self.node), self.name)
 
     def apply(self, graph: NodeGraph, types: Types) -> NodeGraph:
         """Return the workflow without the output."""
-        end = _end(graph, self.node)
-        assert end is not None  # noqa: S101 - there are no faults
-        return _without(graph, end, "outputs", self.name)
-
-
-def outputs_of(end: NodeSpec) -> list[Any]:
-    """Return the outputs of an end as written."""
-    return list_of(fields_of(end.params).get("outputs"))
+        return _without(graph, _end(graph, self.node), self.name)
 
 
 def named_outputs(end: NodeSpec) -> list[tuple[str, Any]]:
-    """Return the names and variables of the outputs that have both."""
-    return [(name, value) for name, value in pairs_of(outputs_of(end)) if isinstance(name, str)]
-
-
-def with_outputs(graph: NodeGraph, end: NodeSpec, outputs: Sequence[Any]) -> NodeGraph:
-    """Return the workflow with other outputs of an end."""
-    new = replace(end, params={**fields_of(end.params), "outputs": list(outputs)})
-    return replace(graph, nodes=[new if spec is end else spec for spec in graph.nodes])
+    """Return the names and variables of the outputs of an end that have both."""
+    outputs = pairs_of(fields_of(end.params).get("outputs"))
+    return [(name, value) for name, value in outputs if isinstance(name, str)]

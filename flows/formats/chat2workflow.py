@@ -1,6 +1,6 @@
 """The simplified workflow of Chat2Workflow (section 2.2): ``{"nodes_info": [{id, type, param}], "edges": [[source, port, target]]}``.
-Optional keys are ``"instructions"`` and ``"notes"``, lists of texts (see `NodeGraph`); values of another shape are
-ignored.
+Optional keys are ``"titles"`` of nodes by their ids, and ``"instructions"`` and ``"notes"``, lists of texts (see
+`NodeGraph`); values of another shape are ignored.
 
 `load` reads this JSON, or a whole response of a model with the JSON between ``<workflow>`` tags; the text around the
 tags is kept and written back. Normal form: JSON indented by two, keys in the order above, and ``param`` an object even
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import partial
 from typing import Any, cast
 
@@ -42,6 +42,12 @@ _YAML = re.compile(rb"^[\"']?(workflow|nodes)[\"']?[ \t]*:", re.MULTILINE)
 _SELECTION_NAMES = {"template": "template-transform", "text-to-image": "text2image", "text-to-speech": "tts"}
 """Node types by the other names that the selection of a response has for them."""
 
+_DISPLAY_NAMES = {
+    "llm": "LLM", "if-else": "If-Else", "http-request": "HTTP Request", "template-transform": "Template", "tts": "Text to Speech",
+    "text2image": "Text to Image", "echarts": "Echarts",
+}  # fmt: skip
+"""Names of node types in selections that are not their words with capitals."""
+
 _START_TYPES = ("iteration-start", "loop-start")
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
 
@@ -60,10 +66,14 @@ def _read(data: bytes, name: str) -> NodeGraph:
     issues = list(_shape_issues(root))
     if issues:
         raise InvalidError(name, issues)
+    titles = {key: title for key, title in fields_of(root.get("titles")).items() if isinstance(title, str)}
     nodes = [
-        NodeSpec(id=node["id"], type=node["type"], params=node.get("param") or {}, parent=parent_of(node["id"]))
+        NodeSpec(
+            id=node["id"], type=node["type"], params=node.get("param") or {}, parent=parent_of(node["id"]),
+            title=titles.get(node["id"], ""),
+        )
         for node in root["nodes_info"]
-    ]
+    ]  # fmt: skip
     edges = [Edge(source=edge[0], port=edge[1], target=edge[2]) for edge in root["edges"]]
     instructions = texts_of(root.get("instructions"))
     notes = texts_of(root.get("notes"))
@@ -76,7 +86,9 @@ def _write(graph: NodeGraph) -> bytes:
     ids = _written_ids(graph)
     nodes = [{"id": ids[node.id], "type": node.type, "param": _params(node, ids)} for node in _in_order(graph, ids)]
     edges = [[ids.get(edge.source, edge.source), edge.port, ids.get(edge.target, edge.target)] for edge in graph.edges]
-    optional = {"instructions": list(graph.instructions)} if graph.instructions else {}
+    titles = {ids[node.id]: node.title for node in graph.nodes if node.title}
+    optional: dict[str, Any] = {"titles": titles} if titles else {}
+    optional |= {"instructions": list(graph.instructions)} if graph.instructions else {}
     optional |= {"notes": list(graph.notes)} if graph.notes else {}
     text = json.dumps({"nodes_info": nodes, "edges": edges, **optional}, indent=2, ensure_ascii=False)
     text = _ANY_TAG.sub(r"\\u003c", text)  # a tag in a text would be read as the tag around the JSON
@@ -151,6 +163,19 @@ def selected_types(selection: str) -> list[str]:
     """
     entries = re.split(r"[,;\n]", _without_notes(selection))
     return [name for each in entries if (name := type_name(each.lstrip(" \t\r\n0123456789.")))]
+
+
+def selection_of(types: Iterable[str]) -> str:
+    """Return the selection of a response that names node types, each once."""
+    words = (
+        _DISPLAY_NAMES.get(name) or " ".join(map(str.capitalize, name.split("-"))) for name in dict.fromkeys(types)
+    )
+    return ", ".join(words)
+
+
+def with_selection(text: str, selection: str) -> str:
+    """Return the text around a workflow with another selection; unchanged if it has none."""
+    return _SELECTION.sub(lambda _: f"<node_selection>{selection}</node_selection>", text, count=1)
 
 
 def type_name(said: str) -> str:

@@ -18,6 +18,7 @@ from operad.flows.secrets import kept_keys, names_where_none_is_sent, with_named
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime.values.errors import InputError, InvalidError, Issue, shorten
+from operad.runtime.values.text import short_line
 
 _DIFFERENCE = frozenset({"at", "items", "was", "is", "without"})
 """Keys of a stored difference between a file and what its format would write by itself (`formats.overlay`)."""
@@ -38,9 +39,9 @@ def no_remarks(graph: NodeGraph) -> Sequence[Remark]:
     return ()
 
 
-def no_titles(graph: NodeGraph) -> Mapping[str, str]:
-    """Return no titles, for a format whose nodes have none beside their ids."""
-    return {}
+def no_models(graph: NodeGraph) -> Sequence[Issue]:
+    """Return no models, for a format whose files name only those that nodes name."""
+    return ()
 
 
 class Greeting(NamedTuple):
@@ -105,10 +106,12 @@ class Format:
         dump_over: Function that writes a workflow over the file that it was read from, and keeps the text of what is
             unchanged; None for files of one JSON or YAML text, in which `keep_text` keeps it.
         remarks: Function that yields how an imported workflow behaves differently here, from its `extra`.
-        titles: Function that returns the titles of the nodes of an imported workflow, by their ids.
         greeting: Function that returns the greeting of an imported workflow.
         of_server: Function that returns the format with the node classes of a server, given its address or a file; None
             for a format whose node types do not depend on a server.
+        models: Function that yields the models that a file of this format names for nodes that name none, each with
+            the id of its node.
+        keeps_notes: True if it has a place for sticky notes.
         designer: ``module:name`` of a function that returns the `Designer` of its workflows, given the address or file for
             `of_server` (None without one) and the options of `Designer`; empty if they have Operad's node types.
     """
@@ -124,9 +127,10 @@ class Format:
     runs: bool = True
     dump_over: Callable[[NodeGraph, bytes], bytes] | None = None
     remarks: Callable[[NodeGraph], Iterable[Remark]] = no_remarks
-    titles: Callable[[NodeGraph], Mapping[str, str]] = no_titles
     greeting: Callable[[NodeGraph], Greeting] = no_greeting
     of_server: Callable[[str], Format] | None = None
+    models: Callable[[NodeGraph], Iterable[Issue]] = no_models
+    keeps_notes: bool = False
     designer: str = ""
 
     def load(self, source: str | bytes | Path, name: str = "") -> NodeGraph:
@@ -166,6 +170,9 @@ class Format:
 
         The code is ``loss`` if results may differ without it, and ``note`` if nothing that runs changes.
         """
+        return [*self._losses(graph), *(() if self.keeps_notes else without_sticky_notes(graph))]
+
+    def _losses(self, graph: NodeGraph) -> list[Issue]:
         if self._is_own(graph) or not graph.is_imported:
             return list(self.lost(graph))
         named, secrets = with_named_keys_of_file(graph)
@@ -213,6 +220,11 @@ def without_instructions(graph: NodeGraph) -> Iterator[Issue]:
         yield Issue("note", "the notes on it")
 
 
+def without_sticky_notes(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the sticky notes of a workflow, for a format without a place for them."""
+    yield from (Issue("note", f"the sticky note {short_line(note.text, 60)!r}") for note in graph.sticky_notes)
+
+
 def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
     """Yield the data of other formats in a workflow, its nodes and its edges, which the format `name` cannot hold.
 
@@ -223,6 +235,7 @@ def foreign(graph: NodeGraph, name: str) -> Iterator[Issue]:
         yield Issue("note", "the samples of answers, with which dry runs try it")
     owners = [("", graph.extra)]
     owners += [(node.id, node.extra) for node in graph.nodes]
+    owners += [(f"sticky note {note.id}", note.extra) for note in graph.sticky_notes]
     owners += [(f"{edge.source} → {edge.target}", edge.extra) for edge in graph.edges]
     for where, extra in owners:
         yield from (Issue("note", message, where) for message in foreign_settings(extra, name))

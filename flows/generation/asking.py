@@ -229,7 +229,7 @@ def plan_for_people(
         notes=plan.notes,
         cost=CostEstimate(
             model,
-            run=_usage(sum(calls.values()), PROMPT_TOKENS, ANSWER_TOKENS, price),
+            run=_usage(sum(calls.values()), price),
             calls=calls,
         ),
         answer=answer,
@@ -270,13 +270,13 @@ def _calls(graph: NodeGraph, types: Mapping[str, NodeType]) -> dict[str, int]:
     return calls
 
 
-def _usage(calls: int, prompt: int, completion: int, price: Price | ListPrice | None) -> Usage:
-    """Return the usage of equal calls, with its cost."""
-    each = Usage(calls=1, prompt_tokens=prompt, completion_tokens=completion)
+def _usage(calls: int, price: Price | ListPrice | None) -> Usage:
+    """Return the usage of calls with the assumed tokens, with its cost."""
+    each = Usage(calls=1, prompt_tokens=PROMPT_TOKENS, completion_tokens=ANSWER_TOKENS)
     return Usage(
         calls=calls,
-        prompt_tokens=calls * prompt,
-        completion_tokens=calls * completion,
+        prompt_tokens=calls * PROMPT_TOKENS,
+        completion_tokens=calls * ANSWER_TOKENS,
         cost=calls * price.of(each) if price else 0.0,
         unpriced=0 if price else calls,
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, cast
 
 from operad.flows.edit.paths import Step
@@ -40,15 +40,7 @@ def with_whole_texts(value: Any, texts: Collection[str]) -> Any:
         value: The answer, or a part of it.
         texts: The texts that were shown, whole.
     """
-    match value:
-        case str():
-            return _whole(value, texts)
-        case list():
-            return [with_whole_texts(each, texts) for each in cast("list[Any]", value)]
-        case dict():
-            return {key: with_whole_texts(each, texts) for key, each in fields_of(value).items()}
-        case _:
-            return value
+    return with_texts(value, lambda text: _whole(text, texts))
 
 
 def _whole(text: str, texts: Collection[str]) -> str:
@@ -63,6 +55,19 @@ def _whole(text: str, texts: Collection[str]) -> str:
 def still_cut(value: Any, texts: Collection[str]) -> Iterator[str]:
     """Yield the texts of an answer with the mark of a cut, which belongs to prompts alone."""
     yield from (text for _, text in texts_at(value) if _MARK.search(text) and text not in texts)
+
+
+def with_texts(value: Any, change: Callable[[str], str]) -> Any:
+    """Return a JSON value with its texts changed at any depth, without the keys of objects."""
+    match value:
+        case str():
+            return change(value)
+        case list():
+            return [with_texts(each, change) for each in cast("list[Any]", value)]
+        case dict():
+            return {key: with_texts(each, change) for key, each in fields_of(value).items()}
+        case _:
+            return value
 
 
 def texts_at(value: Any, at: Sequence[Step] = ()) -> Iterator[tuple[Sequence[Step], str]]:

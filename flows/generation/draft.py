@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from operad.flows.check import Checker, NodeType
 from operad.flows.edit.nodes import ReplaceText, SetParam
-from operad.flows.edit.operation import Operation, reads
+from operad.flows.edit.operation import Operation, reads, variables_read
 from operad.flows.edit.order import edges_in_order
 from operad.flows.edit.paths import PathError, Step, path_of, steps_of, value_at
 from operad.flows.edit.variables import RenameVariable
@@ -28,11 +28,8 @@ from operad.flows.generation.plan import (
     unknown_neighbours,
 )
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.node import references_in
-from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import IfElse
-from operad.operators.variables import Selector
 from operad.runtime.graph.schedule import reachable
 from operad.runtime.values.errors import InvalidError
 
@@ -45,7 +42,7 @@ def unread(graph: NodeGraph, types: Mapping[str, NodeType] = NODE_TYPES) -> list
         types: Node types by name.
     """
     checker = Checker(graph, types)
-    read = {selector.node for selector in _variables_read(graph, types)}
+    read = {selector.node for spec in graph.nodes for selector in variables_read(spec, types)}
     return [
         spec
         for spec in graph.nodes
@@ -68,7 +65,8 @@ def with_failing_requests(graph: NodeGraph, base: NodeGraph, types: Mapping[str,
         base: The existing workflow, whose nodes stay as they are.
         types: Node types by name.
     """
-    read = {selector.node for selector in _variables_read(graph, types) if selector.variable == "status_code"}
+    selectors = (selector for spec in graph.nodes for selector in variables_read(spec, types))
+    read = {selector.node for selector in selectors if selector.variable == "status_code"}
 
     def failing(spec: NodeSpec) -> NodeSpec:
         params = fields_of(spec.params)
@@ -78,14 +76,6 @@ def with_failing_requests(graph: NodeGraph, base: NodeGraph, types: Mapping[str,
 
     nodes = [failing(spec) for spec in graph.nodes]
     return graph if nodes == list(graph.nodes) else replace(graph, nodes=nodes)
-
-
-def _variables_read(graph: NodeGraph, types: Mapping[str, NodeType]) -> Iterator[Selector]:
-    """Yield the variables that the nodes of a workflow read, as far as their parameters are valid."""
-    for spec in graph.nodes:
-        if spec.type in types:
-            params_type = types[spec.type].params_type
-            yield from (each.selector for each in references_in(params_type, readable(params_type, spec.params)))
 
 
 def _has_effect(spec: NodeSpec) -> bool:
@@ -126,7 +116,9 @@ def drafted_graph(plan: Plan, base: NodeGraph, types: Mapping[str, NodeType]) ->
     graph = NodeGraph([*kept, *_missing_starts([*kept, *new], types), *new])
     nodes = (grouped(graph) if grouped(base) is base else graph).nodes
     samples = {**base.samples, **plan.samples}
-    drafted = NodeGraph(nodes, _edges(plan, base, nodes, types), base.name, base.extra, samples=samples)
+    drafted = NodeGraph(
+        nodes, _edges(plan, base, nodes, types), base.name, base.extra, samples=samples, sticky_notes=base.sticky_notes
+    )
     return edges_in_order(base, with_data_edges(drafted, types))
 
 

@@ -6,16 +6,15 @@ named keys, and a variable becomes ``id.variable``.
 
 from __future__ import annotations
 
-import json
 import re
 import types as python_types
 from collections.abc import Collection, Mapping, Sequence
-from contextlib import suppress
 from enum import Enum
-from typing import Annotated, Any, Literal, Union, cast, get_args, get_origin, get_type_hints
+from typing import Any, Literal, Union, cast, get_args, get_origin, get_type_hints
 
-from operad.flows.formats.shapes import fields_of, is_selector
+from operad.flows.formats.shapes import fields_of, is_selector, json_or_text
 from operad.operators.conditions import OPERATORS, Condition
+from operad.operators.named_params import is_pair, is_tuple
 from operad.operators.node import NodeOperator
 from operad.operators.variables import Selector, Text, VariableType
 
@@ -31,7 +30,7 @@ def params_of(node_type: NodeType, drafted: Mapping[str, Any], nodes: Collection
         nodes: Ids of the workflow's nodes. If a parameter takes a variable or a text, ``id.variable`` is a variable
             if it begins with one of these ids.
     """
-    hints = get_type_hints(node_type.params_type, include_extras=True)
+    hints = get_type_hints(node_type.params_type)
     fields = node_type.params_type.model_fields
     drafted = {_known_name(name, fields, drafted): value for name, value in drafted.items()}
     declared = {
@@ -54,7 +53,7 @@ def drafted(node_type: NodeType, params: Mapping[str, Any]) -> dict[str, Any]:
         node_type: The type of the node.
         params: Parameters in declared form.
     """
-    hints = get_type_hints(node_type.params_type, include_extras=True)
+    hints = get_type_hints(node_type.params_type)
     return {name: _drafted_value(hints[name], value) if name in hints else value for name, value in params.items()}
 
 
@@ -70,19 +69,13 @@ def as_declared(value: Any) -> Any:
     return [variable, node] if dot else value
 
 
-def places(annotation: Any, *, choices: bool = True) -> Mapping[str, Any]:
-    """Return the types of a named tuple's fields by name; empty for other types.
-
-    Args:
-        annotation: The type of a parameter.
-        choices: True to return the operator of a condition as a choice of all operators.
-    """
-    declared: Any = annotation
-    if not (isinstance(declared, type) and issubclass(declared, tuple) and hasattr(cast("Any", declared), "_fields")):
+def places(annotation: Any) -> Mapping[str, Any]:
+    """Return the types of a named tuple's fields by name; empty for other types."""
+    if not is_tuple(annotation):
         return {}
-    hints = get_type_hints(cast("Any", declared), include_extras=True)
+    hints = get_type_hints(annotation)
     # the declaration leaves the operator open, as it depends on the type of the variable
-    if choices and annotation is Condition:
+    if annotation is Condition:
         known = list(dict.fromkeys(item for listed in OPERATORS.values() for item in listed))
         hints["operator"] = Literal[tuple(known)]
     return hints
@@ -91,8 +84,6 @@ def places(annotation: Any, *, choices: bool = True) -> Mapping[str, Any]:
 def _declared_value(annotation: Any, value: Any, nodes: Collection[str]) -> Any:
     """Return a drafted value in the form of its declared type."""
     kind, arguments = get_origin(annotation), get_args(annotation)
-    if kind is Annotated:
-        return _declared_value(arguments[0], value, nodes)
     if annotation is Selector:
         return as_declared(value)
     if isinstance(value, str) and (choices := _choices(annotation)):
@@ -150,31 +141,18 @@ def _declared_record(
     optional = {*annotation._field_defaults, *(name for name, hint in fields.items() if type(None) in get_args(hint))}
     if not given.keys() >= fields.keys() - optional:
         return given
-    if (
-        isinstance(value := given.get("value"), str)
-        and fields.get("type")
-        and given.get("type") not in (None, "string")
-    ):
-        with suppress(ValueError):  # the value of a number or a list, written as a text
-            given = {**given, "value": json.loads(value)}
-    defaults = annotation._field_defaults
-    listed = [_declared_value(hint, given.get(name, defaults.get(name)), nodes) for name, hint in fields.items()]
-    while (
-        listed and given.get(annotation._fields[len(listed) - 1]) is None and _has_default(annotation, len(listed) - 1)
-    ):
-        listed.pop()
-    return listed
-
-
-def value_of_pairs(item: Any) -> str:
-    """Return the name of the second field of records that are pairs of a name and a value; empty for other types."""
-    fields = list(places(_without_annotations(item)))
-    return fields[1] if len(fields) == 2 and fields[0] == "name" else ""
+    value, kind = given.get("value"), given.get("type") if "type" in fields else None
+    if isinstance(value, str) and kind not in (None, "string"):  # the value of a number or a list, written as a text
+        given = {**given, "value": json_or_text(value)}
+    defaults, names = annotation._field_defaults, list(fields)
+    while names and names[-1] in defaults and given.get(names[-1]) is None:
+        names.pop()
+    return [_declared_value(fields[name], given.get(name, defaults.get(name)), nodes) for name in names]
 
 
 def short_values(node_type: NodeType, drafted: Mapping[str, Any]) -> dict[str, Any]:
     """Return drafted parameters in short, as `params_of` reads them: pairs as a mapping by name, nothing that is empty."""
-    hints = get_type_hints(node_type.params_type, include_extras=True)
+    hints = get_type_hints(node_type.params_type)
     return {
         name: _short_value(hints.get(name), value) for name, value in drafted.items() if value not in (None, "", [], {})
     }
@@ -182,8 +160,6 @@ def short_values(node_type: NodeType, drafted: Mapping[str, Any]) -> dict[str, A
 
 def _short_value(annotation: Any, value: Any) -> Any:
     """Return a list of pairs as a mapping by name, and records without the fields that hold nothing."""
-    if get_origin(annotation) is Annotated:
-        return _short_value(get_args(annotation)[0], value)
     if not isinstance(value, list) or not all(isinstance(each, dict) for each in cast("list[Any]", value)):
         return cast("Any", value)
     records = [
@@ -191,7 +167,8 @@ def _short_value(annotation: Any, value: Any) -> Any:
         for record in cast("list[Any]", value)
     ]
     names = [str(record.get("name")) for record in records]
-    key = value_of_pairs(get_args(annotation)[0]) if get_args(annotation) else ""
+    item = next(iter(get_args(annotation)), None)
+    key = item._fields[1] if item is not None and is_pair(item) else ""
     is_mapping = key and len({*names}) == len(names) and {*names} != {"name", key}
     is_mapping = is_mapping and all(record.keys() == {"name", key} for record in records)
     return {name: record[key] for name, record in zip(names, records, strict=True)} if is_mapping else records
@@ -199,14 +176,10 @@ def _short_value(annotation: Any, value: Any) -> Any:
 
 def _records(item: Any, named: Mapping[str, Any]) -> Any:
     """Return the list that a mapping stands for, as in Operad's YAML: names with a value each, or one record."""
-    fields = list(places(_without_annotations(item)))
-    if not value_of_pairs(item):
+    fields = list(places(item))
+    if not is_pair(item):
         return named
     return [named] if set(named) == set(fields) else [dict(zip(fields, pair, strict=True)) for pair in named.items()]
-
-
-def _has_default(annotation: Any, index: int) -> bool:
-    return annotation._fields[index] in annotation._field_defaults
 
 
 def _takes_variables_and_values(arguments: Sequence[Any]) -> bool:
@@ -226,15 +199,9 @@ _REFERENCE = re.compile(r"\{\{#[^#{}\s.]+\.[^#{}]+#\}\}")
 _DOTTED = re.compile(r"[\w-]+\.[^\W\d][\w.-]*")
 
 
-def _without_annotations(annotation: Any) -> Any:
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
-
-
 def _drafted_value(annotation: Any, value: Any) -> Any:
     """Return a declared value in drafted form."""
     kind, arguments = get_origin(annotation), get_args(annotation)
-    if kind is Annotated:
-        return _drafted_value(arguments[0], value)
     if annotation is Selector:
         return f"{value[1]}.{value[0]}" if is_selector(value) else value
     if (fields := places(annotation)) and isinstance(value, list | tuple):
@@ -265,11 +232,8 @@ def _drafted_union(arguments: Sequence[Any], value: Any) -> Any:
 
 def _fits(annotation: Any, value: Any) -> bool:
     """Return whether the form of a drafted value fits one type of a union."""
-    declared = _without_annotations(annotation)
-    if places(declared):
-        return isinstance(value, Mapping if declared is not Selector else str)
-    if get_origin(declared) in (list, Sequence, tuple):
+    if places(annotation):
+        return isinstance(value, Mapping if annotation is not Selector else str)
+    if get_origin(annotation) in (list, Sequence, tuple):
         return isinstance(value, list)
-    return (
-        isinstance(value, declared) if isinstance(declared, type) and declared is not Text else isinstance(value, str)
-    )
+    return isinstance(value, annotation if isinstance(annotation, type) and annotation is not Text else str)

@@ -14,11 +14,12 @@ from operad.operators.variables import plain
 
 
 def to_json(graph: NodeGraph) -> dict[str, JsonValue]:
-    """Return a workflow as JSON: ``{name, nodes: [{id, type, inside, params}], edges: [[source, port, target]], samples}``."""
+    """Return a workflow as JSON: ``{name, nodes: [{id, type, inside, params, title}], edges: [[source, port, target]], samples}``."""
     return {
         "name": graph.name,
         "nodes": [
             {"id": spec.id, "type": spec.type, "inside": spec.parent, "params": plain(spec.params)}
+            | ({"title": spec.title} if spec.title else {})
             for spec in graph.nodes
         ],
         "edges": [[edge.source, edge.port, edge.target] for edge in graph.edges],
@@ -30,7 +31,13 @@ def from_json(value: Any) -> NodeGraph:
     """Return the workflow that JSON of `to_json` describes; nodes and edges of another form are ignored."""
     fields = fields_of(value)
     nodes = [
-        NodeSpec(str(item.get("id", "")), str(item.get("type", "")), item.get("params"), str(item.get("inside") or ""))
+        NodeSpec(
+            str(item.get("id", "")),
+            str(item.get("type", "")),
+            item.get("params"),
+            str(item.get("inside") or ""),
+            title=str(item.get("title") or ""),
+        )
         for item in each_of(fields.get("nodes"))
     ]
     edges = [
@@ -64,6 +71,7 @@ def with_originals(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
         name=base.name if base.nodes else graph.name,
         extra=base.extra if base.nodes else graph.extra,
         samples=graph.samples,
+        sticky_notes=base.sticky_notes,
     )
 
 

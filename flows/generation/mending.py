@@ -99,29 +99,26 @@ class MendWorkflow(Stage):
             repaired, extra, later = await self._ask_changes(
                 call, newest_graph, base, allowed, findings, contested_in(newest_message)
             )
-            repairs = list(
-                dict.fromkeys([*texts_in(newest_message.outputs.get("repairs")), *map(str, repaired.repairs)])
-            )
+            made = [*texts_in(newest_message.outputs.get("repairs")), *map(str, repaired.repairs)]
+            repairs = list(dict.fromkeys(made))
             plan = with_said(fields_of(newest_message.outputs.get("plan")), later)
             extra["unchanged"] = repaired.graph == newest_graph
             noted = newest_message if extra["unchanged"] else drafted  # a review of the same workflow still holds
-            extra["told"] = list[JsonValue](
-                dict.fromkeys([*texts_in(newest_message.outputs.get("told")), *texts_in(extra["asked"])])
-            )
+            told = dict.fromkeys([*texts_in(newest_message.outputs.get("told")), *texts_in(extra["asked"])])
+            extra["told"] = list[JsonValue](told)
             extra["best"] = _best_draft(newest_message)
         assert repaired.graph is not None  # noqa: S101 - a graph was given
         mended, keys = with_named_keys(repaired.graph, base)
         offer = self._offer(call.job, mended)
         mended, safeguards = with_approvals(mended, base, read_plan(plan).unapproved, offer)
+        notes = [*texts_in(noted.outputs.get("notes")), *texts_in(later.get("notes")), *safeguards]
         return self._message(
             call.job,
             prompts.excerpt(mended, offer.types),
             workflow=to_json(mended),
             drafted=drafted_as,
             plan=plan,
-            notes=list(
-                dict.fromkeys([*texts_in(noted.outputs.get("notes")), *texts_in(later.get("notes")), *safeguards])
-            ),
+            notes=list(dict.fromkeys(notes)),
             dropped_notes=noted.outputs.get("dropped_notes", []),
             **({"allowed": sorted(allowed)} if allowed is not None else {}),
             repairs=[*repairs, *keys],

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any, cast
 
@@ -11,7 +12,7 @@ from operad.flows.catalogue import NodeType
 from operad.flows.check import Checker
 from operad.flows.edit.operation import node_of
 from operad.flows.formats.shapes import fields_of
-from operad.flows.generation.cut_texts import marked
+from operad.flows.generation.cut_texts import marked, texts_at, with_texts
 from operad.flows.generation.drafting import drafted, short_values
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.variables import plain
@@ -82,7 +83,9 @@ def excerpt(
         params: Any = plain(_drafted_params(spec, types))
         if spec.type in types and isinstance(params, dict):
             params = short_values(types[spec.type], cast("dict[str, Any]", params))
-        shown: Any = params if longest is None or spec.id in look else _with_short_texts(params, longest, marked)
+        shown: Any = (
+            params if longest is None or spec.id in look else with_texts(params, partial(marked, longest=longest))
+        )
         text = " ".join(f"{name}={compact(each)}" for name, each in fields_of(shown).items()) or shown
         return f"{' → ' * bool(names)}{', '.join(names)}{f': {text}' if text else ''}"
 
@@ -105,7 +108,7 @@ def _near(graph: NodeGraph, titles: Mapping[str, str], request: str) -> Sequence
     scores = {
         spec.id: similarity(request, f"{titles.get(spec.id, '')} {compact(spec.params)}")
         for spec in graph.nodes
-        if _with_short_texts(plain(spec.params), SHORTEST, marked) != plain(spec.params)
+        if any(marked(text, SHORTEST) != text for _, text in texts_at(plain(spec.params)))
     }
     return sorted(filter(scores.__getitem__, scores), key=lambda node_id: -scores[node_id])[:NEAR]
 
@@ -140,19 +143,6 @@ def _drafted_params(node: NodeSpec, types: Mapping[str, NodeType]) -> Any:
     return (
         drafted(types[node.type], fields_of(params)) if node.type in types and isinstance(params, Mapping) else params
     )
-
-
-def _with_short_texts(value: Any, longest: int, cut: Callable[[str, int], str]) -> Any:
-    """Return a JSON value with every text cut to a length."""
-    match value:
-        case str():
-            return cut(value, longest)
-        case list():
-            return [_with_short_texts(each, longest, cut) for each in cast("list[Any]", value)]
-        case dict():
-            return {key: _with_short_texts(each, longest, cut) for key, each in cast("dict[str, Any]", value).items()}
-        case _:
-            return value
 
 
 def compact(value: Any) -> str:

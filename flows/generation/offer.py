@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any
 
-from pydantic import JsonValue
+from pydantic import JsonValue, TypeAdapter
 
 from operad.flows.catalogue import NodeType
-from operad.flows.formats.shapes import each_of, fields_of, list_of, text_of
+from operad.flows.formats.shapes import fields_of, list_of, text_of, texts_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.node_params import advanced
 from operad.operators.nodes import CHAT2WORKFLOW_TYPES, NODE_TYPES
@@ -43,6 +43,9 @@ class OfferedTool:
     description: str = ""
     arguments: Mapping[str, str] = field(default_factory=dict[str, str])
     writes: bool = False
+
+
+_TOOLS = TypeAdapter(dict[str, OfferedTool])
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,14 +114,10 @@ class Offer:
 
     def as_json(self) -> dict[str, JsonValue]:
         """Return the offer as JSON, which `read_offer` reads."""
-        tools: list[JsonValue] = [
-            {"name": name, "description": tool.description, "arguments": dict(tool.arguments), "writes": tool.writes}
-            for name, tool in self.tools.items()
-        ]
         return {
             "types": list(self.types),
             "params": list[JsonValue](sorted(self.params)),
-            "tools": tools,
+            "tools": _TOOLS.dump_python(dict(self.tools)),
             "models": list(self.models),
             "knowledge": list(self.knowledge),
         }
@@ -196,9 +195,7 @@ async def offer_of(services: Services, format_name: str = "operad") -> Offer:
             for tool in await opened.tools(services.known_tools)
         }
     for name, workflow in services.workflows.items():
-        start = next(
-            (operator for operator in workflow.graph().operators.values() if isinstance(operator, Start)), None
-        )
+        start = next((each for each in workflow.graph().operators.values() if isinstance(each, Start)), None)
         given = {variable.name: variable.type.value for variable in start.params.variables} if start is not None else {}
         tools[name] = OfferedTool("A workflow.", given)
     return offer_for(format_name, tools=tools, models=list(services.models), knowledge=list(services.knowledge))
@@ -215,26 +212,13 @@ def read_offer(value: Any) -> Offer:
     fields = fields_of(value)
     if not fields:
         return CHAT2WORKFLOW_OFFER
-    tools = {
-        text_of(item.get("name")): OfferedTool(
-            text_of(item.get("description")),
-            {name: text_of(kind) for name, kind in fields_of(item.get("arguments")).items()},
-            writes=item.get("writes") is True,
-        )
-        for item in each_of(fields.get("tools"))
-    }
     return Offer(
-        {name: NODE_TYPES[name] for name in _texts(fields, "types") if name in NODE_TYPES},
-        frozenset(_texts(fields, "params")),
-        tools,
-        tuple(_texts(fields, "models")),
-        tuple(_texts(fields, "knowledge")),
+        {name: NODE_TYPES[name] for name in texts_of(fields.get("types")) if name in NODE_TYPES},
+        frozenset(texts_of(fields.get("params"))),
+        _TOOLS.validate_python(fields_of(fields.get("tools"))),
+        texts_of(fields.get("models")),
+        texts_of(fields.get("knowledge")),
     )
-
-
-def _texts(fields: Mapping[str, Any], name: str) -> Sequence[str]:
-    """Return the texts in a list under a key."""
-    return [item for item in list_of(fields.get(name)) if isinstance(item, str)]
 
 
 def _types_of(schema: Mapping[str, Any]) -> Mapping[str, str]:

@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple, cast
 
 from operad.flows.check import NodeType
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.chat2workflow_slips import known_type
 from operad.flows.formats.shapes import each_of, fields_of, list_of
 from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_texts
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.aggregators import free_id
 from operad.runtime.values.answer_json import candidates
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.schema_check import Schema

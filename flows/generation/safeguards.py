@@ -5,15 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Collection, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from functools import partial
+from typing import Any
 
 from operad.flows.edit.nodes import RemoveNode
+from operad.flows.edit.operation import variables_read
 from operad.flows.edit.order import edges_in_order
 from operad.flows.formats.shapes import fields_of, is_selector, list_of, text_of
+from operad.flows.generation.cut_texts import with_texts
 from operad.flows.generation.offer import Offer
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.operators.node import references_in
-from operad.operators.node_params import readable
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.request_secrets import change_keys, literal_host
 from operad.operators.variables import Selector
@@ -44,18 +45,14 @@ def with_named_keys(graph: NodeGraph, base: NodeGraph) -> tuple[NodeGraph, list[
 
             return with_literal_key(value, name)
 
-        def rest(where: str, value: Any) -> Any:
-            """Return a parameter without keys that stand in no field with the name of a key."""
-            if isinstance(value, list):
-                return [rest(where, item) for item in cast("list[Any]", value)]
-            if not isinstance(value, str):
-                return value
+        def rest(where: str, value: str) -> str:
+            """Return a text without keys that stand in no field with the name of a key."""
             text, found = name_keys(value, host, names)
             lines.extend(f"{spec.id}: {where}: a key was written; it is the secret {name} now" for name in found)
             return text
 
         changed = change_keys(params, change)
-        return replace(spec, params={key: rest(key, value) for key, value in changed.items()})
+        return replace(spec, params={key: with_texts(value, partial(rest, key)) for key, value in changed.items()})
 
     nodes = [
         named(spec) if spec.type == "request" and spec != base.by_id.get(spec.id) else spec for spec in graph.nodes
@@ -236,8 +233,8 @@ def _can_refuse(spec: NodeSpec, graph: NodeGraph, asking: Collection[str], writi
     """Return whether an answer of a person at a node, or a branch on such an answer, leads to no node that writes."""
     params = fields_of(spec.params)
     if spec.type == "if-else":
-        read = references_in(NODE_TYPES[spec.type].params_type, readable(NODE_TYPES[spec.type].params_type, params))
-        ports = len(list_of(params.get("cases"))) + 1 if any(each.selector.node in asking for each in read) else 0
+        read = variables_read(spec, NODE_TYPES)
+        ports = len(list_of(params.get("cases"))) + 1 if any(each.node in asking for each in read) else 0
     else:
         ports = len(list_of(params.get("actions"))) if spec.type == ASKING else 0
     followers = [

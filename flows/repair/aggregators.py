@@ -7,10 +7,11 @@ from dataclasses import replace
 from difflib import get_close_matches
 from typing import Any, cast
 
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.references import as_selector
-from operad.flows.repair.state import Proposal, State, params_of, with_params
+from operad.flows.repair.state import Proposal, State, params_of
 from operad.operators.variables import Selector, Text
 
 
@@ -21,9 +22,8 @@ def aggregator_groups(state: State) -> Iterator[Proposal]:
             read = _read_groups(node, groups, state.graph)
             has_long_group = any(len(group) > 1 for group in groups.values())
             several = len(groups) > 1 and (set(read.values()) & groups.keys() or has_long_group)
-            graph = (
-                _as_aggregators(state.graph, node, groups, read) if several else _as_one_list(state.graph, node, groups)
-            )
+            written = groups if several else {"": [each for group in groups.values() for each in group]}
+            graph = _as_aggregators(state.graph, node, written, read)
             what = "named groups are written as " + (f"{len(groups)} aggregators" if several else "one list")
             yield Proposal(node.id, what, "an aggregator has a list of variables, and one output", graph)
 
@@ -94,18 +94,10 @@ def _with_reads(value: Any, node_id: str, change: Callable[[str, str], Selector]
             return value
 
 
-def _as_one_list(graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]]) -> NodeGraph:
-    """Return the workflow with the variables of all groups in one list, and their readers redirected to the output."""
-    members = [list(each) for each in dict.fromkeys(selector for group in groups.values() for selector in group)]
-    flat = with_params(graph, node, {"variables": members})
-    output = dict.fromkeys(_read_groups(node, groups, graph), Selector("output", node.id))
-    return _redirected(flat, node.id, output)
-
-
 def _as_aggregators(
     graph: NodeGraph, node: NodeSpec, groups: Mapping[str, list[Selector]], read: Mapping[tuple[str, str], str]
 ) -> NodeGraph:
-    """Return the workflow with an aggregator for each group, and each reader redirected to that of its group."""
+    """Return the workflow with an aggregator for each group, and each reader redirected to that of its group or the first."""
     taken, ids = set(graph.by_id), dict[str, str]()
     for name in groups:
         ids[name] = node.id if not ids else free_id(taken, node.parent)
@@ -122,24 +114,10 @@ def _as_aggregators(
             edges += [replace(edge, target=aggregator.id) for aggregator in aggregators[1:]]
         elif edge.source == node.id:
             edges += [replace(edge, source=aggregator.id) for aggregator in aggregators[1:]]
-    first = next(iter(groups))
-    targets = {key: Selector("output", ids.get(meant, ids[first])) for key, meant in read.items()}
-    return _redirected(replace(graph, nodes=nodes, edges=edges), node.id, targets)
-
-
-def _redirected(graph: NodeGraph, node_id: str, targets: Mapping[tuple[str, str], Selector]) -> NodeGraph:
-    """Return the workflow with readers of a node redirected, by the reader's name and the variable that it reads."""
 
     def redirect(alias: str, variable: str) -> Selector:
-        return targets.get((alias, variable), Selector(variable, node_id))
+        group = read.get((alias, variable))
+        return Selector(variable, node.id) if group is None else Selector("output", ids.get(group, node.id))
 
-    nodes = [replace(other, params=_with_reads(other.params, node_id, redirect)) for other in graph.nodes]
-    return replace(graph, nodes=nodes)
-
-
-def free_id(taken: set[str], parent: str = "") -> str:
-    """Return the lowest number that is not a taken id, as an id; inside a container, after its id and a hyphen."""
-    number = 1
-    while (name := f"{parent}-{number}" if parent else str(number)) in taken:
-        number += 1
-    return name
+    nodes = [replace(other, params=_with_reads(other.params, node.id, redirect)) for other in nodes]
+    return replace(graph, nodes=nodes, edges=edges)

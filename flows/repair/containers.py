@@ -6,10 +6,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from typing import cast
 
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.chat2workflow import parent_of
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.spelling import CONTAINERS, STARTS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
 from operad.flows.repair.walk import renamed
@@ -71,7 +71,7 @@ def hyphens(state: State) -> Iterator[Proposal]:
             continue
         name = node.id.replace("-", "_")
         if name in graph.by_id:
-            name = free_id(set(graph.by_id))
+            name = free_id(graph.by_id)
         if parent_of(name):
             continue
         moved = rename(graph, {node.id: name})
@@ -89,7 +89,8 @@ def bodies(state: State) -> Iterator[Proposal]:
         inside = [other for other in graph.nodes if other.parent == node.id]
         if node.type != "iteration" or any(inner.type not in STARTS for inner in inside):
             continue
-        result_node = next(iter(kept_inside(replace(graph, nodes=[node]))), "")
+        selector = params_of(node).get("output_selector")
+        result_node = list_of(selector)[1] if is_selector(selector) else ""
         borders = {node.id, *(inner.id for inner in inside)}
         reached = _reached(((edge.source, edge.target) for edge in graph.edges), borders)
         orphans = [
@@ -216,9 +217,3 @@ def on_level(graph: NodeGraph, node: NodeSpec, level: str) -> NodeSpec | None:
     """Return the node itself, or the container around it, whose parent is a given node; None if there is none."""
     return next((graph.by_id[node_id] for node_id in (node.id, *graph.around(node.id))
                  if node_id in graph.by_id and graph.by_id[node_id].parent == level), None)  # fmt: skip
-
-
-def kept_inside(graph: NodeGraph) -> set[str]:
-    """Return the ids of the nodes that results of iterations are read from."""
-    results = [params_of(node).get("output_selector") for node in graph.nodes if node.type == "iteration"]
-    return {list_of(selector)[1] for selector in results if is_selector(selector)}

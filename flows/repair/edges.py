@@ -5,16 +5,14 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from graphlib import CycleError, TopologicalSorter
-from typing import Any, cast
+from typing import Any
 
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair.containers import kept_inside, on_level, rename
+from operad.flows.repair.containers import on_level, rename
 from operad.flows.repair.spelling import STARTS
 from operad.flows.repair.state import Proposal, State, arrow, params_of, with_edges, without
-from operad.flows.repair.walk import params_type_of
-from operad.operators.variables import Text
+from operad.flows.repair.walk import selectors_of
 
 
 def one_start(state: State) -> Iterator[Proposal]:
@@ -75,30 +73,8 @@ def cycles(state: State) -> Iterator[Proposal]:
 
 def reads_of(graph: NodeGraph) -> dict[str, list[str]]:
     """Return the ids of the other nodes that each node names in its parameters, even if these are not valid."""
-    return {node.id: list(dict.fromkeys(_nodes_named(node, node.params, graph))) for node in graph.nodes}
-
-
-def _nodes_named(node: NodeSpec, value: Any, graph: NodeGraph) -> Iterator[str]:
-    """Yield the ids of other nodes that a value of a node's parameters names."""
-    match value:
-        case [str(), str() as other] if other in graph.by_id and other != node.id:
-            yield other
-        case [*items]:
-            for item in items:
-                yield from _nodes_named(node, item, graph)
-        case {**fields}:
-            known = params_type_of(node)
-            for key, item in cast("dict[str, Any]", fields).items():
-                if not (known and key in ("output_selector", "code", "classes")):
-                    yield from _nodes_named(node, item, graph)
-        case str() if "{{#" in value:
-            yield from (
-                selector.node
-                for selector in Text(value).selectors
-                if selector.node in graph.by_id and selector.node != node.id
-            )
-        case _:
-            pass
+    named = {node.id: dict.fromkeys(selector.node for selector in selectors_of(node)) for node in graph.nodes}
+    return {reader: [each for each in read if each in graph.by_id and each != reader] for reader, read in named.items()}
 
 
 def unconnected(state: State) -> Iterator[Proposal]:
@@ -106,7 +82,7 @@ def unconnected(state: State) -> Iterator[Proposal]:
     graph = state.graph
     unreachable = [issue.where for issue in state.issues if issue.code in ("isolated", "unreachable")]
     reads = reads_of(graph)
-    read = {other for others in reads.values() for other in others} | kept_inside(graph)
+    read = {other for others in reads.values() for other in others}
     for node_id in dict.fromkeys(unreachable):
         node = graph.by_id.get(node_id)
         if node is None or any(edge.target == node_id for edge in graph.edges if edge.source in graph.by_id):
@@ -130,7 +106,7 @@ def unconnected(state: State) -> Iterator[Proposal]:
 
 def unread_isolated(state: State) -> Iterator[Proposal]:
     """Remove isolated nodes that no node reads and that could not be connected."""
-    read = {other for others in reads_of(state.graph).values() for other in others} | kept_inside(state.graph)
+    read = {other for others in reads_of(state.graph).values() for other in others}
     for issue in state.issues:
         node = state.graph.by_id.get(issue.where)
         if issue.code == "isolated" and node is not None and node.id not in read and node.type not in ("start", "end"):
@@ -231,17 +207,12 @@ def _nodes_read(graph: NodeGraph) -> dict[str, set[str]]:
 
 def _topological_order(before: dict[str, set[str]], place: dict[str, int]) -> list[str]:
     """Return the ids in topological order, otherwise by their place in the list; empty if there is a cycle."""
-    sorter = TopologicalSorter(before)
+    import networkx as nx  # not at import: few repairs need it
+
+    graph: nx.DiGraph[str] = nx.DiGraph()
+    graph.add_nodes_from(before)
+    graph.add_edges_from((source, target) for target, sources in before.items() for source in sources)
     try:
-        sorter.prepare()
-    except CycleError:
+        return list(nx.lexicographical_topological_sort(graph, key=place.__getitem__))
+    except nx.NetworkXUnfeasible:
         return []
-    done: list[str] = []
-    ready: list[str] = []
-    while sorter.is_active():
-        ready += sorter.get_ready()
-        ready.sort(key=place.__getitem__)
-        first = ready.pop(0)
-        done.append(first)
-        sorter.done(first)
-    return done

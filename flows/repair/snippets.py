@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any, cast
 
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeSpec
-from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.state import Proposal, State, params_of, with_params
 from operad.flows.repair.walk import renamed
 from operad.operators.sandbox.code import check_code
@@ -144,7 +144,7 @@ def whole_extracts(state: State) -> Iterator[Proposal]:
         }
         if len(names) < 2 or not generic_names or not all(name.isidentifier() for name in names):
             continue
-        template_id = free_id(set(graph.by_id), node.parent)
+        template_id = free_id(graph.by_id, node.parent)
         fields = ",\n".join(f'  "{name}": {{{{ {name} | tojson }}}}' for name in names)
         template = NodeSpec(
             template_id,

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 from operad.flows.node_graph import NodeGraph, NodeSpec
-from operad.flows.repair.walk import changed, declared, renamed
+from operad.flows.repair.walk import changed, declared, selectors_of
 from operad.operators.variables import Selector, Text
 
 CONTAINERS = {"iteration": "iteration-start", "loop": "loop-start"}
@@ -38,14 +38,8 @@ def with_items(graph: NodeGraph, node: NodeSpec) -> Any:
 
 def with_named_inputs(graph: NodeGraph) -> NodeGraph:
     """Return the workflow with ``{{name}}`` in texts spelt ``{{#1.name#}}`` if it is an input that no node reads."""
-    read: set[tuple[str, str]] = set()
-
-    def record(selector: Selector) -> Selector:
-        read.add((selector.node, selector.variable.partition(".")[0]))
-        return selector
-
-    for node in graph.nodes:
-        renamed(node, record)
+    selectors = [selector for node in graph.nodes for selector in selectors_of(node)]
+    read = {(selector.node, selector.variable.partition(".")[0]) for selector in selectors}
     unread = {
         name: Selector(name, start.id).in_text
         for start in graph.nodes

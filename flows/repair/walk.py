@@ -29,12 +29,8 @@ def declared(params: Any, key: str) -> list[str]:
     return [pair[0] for pair in pairs if pair and isinstance(pair[0], str)]
 
 
-@cache
-def fields_of(declared: type) -> Mapping[str, Any]:
-    """Return the declared type of each field of a parameters class or of a named tuple."""
-    hints = get_type_hints(declared)
-    names: Sequence[str] = getattr(declared, "_fields", None) or list(cast("type[NodeParams]", declared).model_fields)
-    return {name: hints[name] for name in names}
+fields_of: Callable[[type], Mapping[str, Any]] = cache(get_type_hints)
+"""Declared types of the fields of a parameters class or of a named tuple, by name."""
 
 
 def is_record(wanted: Any) -> bool:
@@ -61,6 +57,9 @@ def walk(wanted: Any, given: Any, change: Change) -> Any:
     if get_origin(wanted) is list and isinstance(given, list):
         (item,) = get_args(wanted)
         return [walk(item, element, change) for element in cast("list[Any]", given)]
+    if get_origin(wanted) in (dict, Mapping) and isinstance(given, Mapping):
+        _, item = get_args(wanted)
+        return {name: walk(item, each, change) for name, each in cast("Mapping[str, Any]", given).items()}
     if is_record(wanted) and isinstance(given, list | tuple):
         types = list(fields_of(wanted).values())
         values = list(cast("Sequence[Any]", given))
@@ -89,7 +88,7 @@ def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
     """Return a node's parameters with every variable that they name replaced by the result of a function."""
 
     def change(wanted: Any, given: Any) -> Any:
-        if wanted is Selector and isinstance(given, list):
+        if wanted in (Selector, Text) and isinstance(given, list):  # many texts can also be a variable
             match cast("list[Any]", given):
                 case [str() as variable, str() as node_id]:
                     return list(name(Selector(variable, node_id)))
@@ -102,3 +101,15 @@ def renamed(node: NodeSpec, name: Callable[[Selector], Selector]) -> Any:
         return given
 
     return changed(node, change)
+
+
+def selectors_of(node: NodeSpec) -> list[Selector]:
+    """Return the variables that a node's parameters name, even if these are not valid."""
+    found: list[Selector] = []
+
+    def note(selector: Selector) -> Selector:
+        found.append(selector)
+        return selector
+
+    renamed(node, note)
+    return found

@@ -26,6 +26,7 @@ from operad.runtime.values.errors import (
     describe,
 )
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import short_line
 
 if TYPE_CHECKING:
@@ -154,7 +155,7 @@ class ComfyUIServer:
             from websockets.exceptions import WebSocketException
         except ImportError as error:
             raise MissingExtraError(
-                f'following a run needs the websockets package ({error}): pip install "operad[comfyui]"'
+                f"following a run needs the websockets package ({error}): {pip_install('comfyui')}"
             ) from error
         host, port = self.place
         if self.guard is not None and not self.guard.allows(host, port):

@@ -27,7 +27,7 @@ from operad.integrations.coze.translation import (
     with_default_class,
     write_node,
 )
-from operad.integrations.coze.write import Writer
+from operad.integrations.coze.write import Writer, title_in
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue
 
@@ -259,12 +259,16 @@ class Reader:
 
     def _with_archived(self, graph: NodeGraph) -> NodeGraph:
         """Return the workflow with the data of the archive that `Writer` would not write by itself."""
+        listed_nodes = {self._operad_ids[listed.id]: listed for listed in self._nodes}
         writer = Writer(graph)
         flow = writer.flow
         written = _by_id(flow["nodes"])
-        listed_nodes = {self._operad_ids[listed.id]: listed for listed in self._nodes}
         specs = [
-            replace(spec, extra=_archived_data(listed_nodes[spec.id], written))
+            replace(
+                spec,
+                extra=_archived_data(listed_nodes[spec.id], written),
+                title=title_in(listed_nodes[spec.id].node, spec),
+            )
             if spec.id in listed_nodes and spec.type not in STARTS.values()
             else spec
             for spec in graph.nodes

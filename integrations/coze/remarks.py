@@ -198,8 +198,7 @@ def _global_remarks(graph: NodeGraph) -> Iterator[Remark]:
 
 
 def _node_remarks(spec: NodeSpec, archived: Fields) -> Iterator[Remark]:
-    title = archived.get("title")
-    owner = Owner(spec.id, title if isinstance(title, str) else "")
+    owner = Owner(spec.id, spec.title)
     yield from remarks_on(archived, AROUND, owner, Use.NOTE)
     given = fields_of(archived.get("parameters"))
     fields = FORM_FIELDS.get((str(archived.get("type")), spec.type)) or NODES.get(spec.type)

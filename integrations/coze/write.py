@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Any
 
 from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import Fields, fields_of, list_of
@@ -143,8 +144,9 @@ class Writer:
         node: Fields = {"id": structure.ids[spec.id], "type": coze_type}
         if archived:
             node |= {key: value for key, value in archived.items() if key not in ("parameters", "type", ENDS_EARLY)}
+            node |= {"title": spec.title or default_title(spec)} if spec.title != title_in(archived, spec) else {}
         else:
-            node["title"] = {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
+            node["title"] = spec.title or default_title(spec)
             node |= {"icon": ICONS + written.icon, "description": "", "position": {"x": place[0], "y": place[1]}}
             node |= {"version": "v2"} if coze_type == "code" else {}
             canvas = {"canvas_position": {"x": place[0] - 100, "y": place[1] - 400}}
@@ -209,6 +211,17 @@ class Writer:
     def _is_last_class(self, edge: Edge) -> bool:
         params = fields_of(self._graph.by_id[edge.source].params)
         return edge.port == len(params.get("classes", ())) - 1
+
+
+def default_title(spec: NodeSpec) -> str:
+    """Return the title of a node that has none of its own."""
+    return {"start": "Start", "end": "End"}.get(spec.type, f"{spec.type} {spec.id}")
+
+
+def title_in(node: Mapping[str, Any], spec: NodeSpec) -> str:
+    """Return the title that a node has in Coze's form; empty for the default."""
+    title = node.get("title")
+    return title if isinstance(title, str) and title != default_title(spec) else ""
 
 
 def _file_name(name: str) -> str:

@@ -17,7 +17,7 @@ The variables of a conversation become a node, the first one. Values from outsid
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from itertools import count
@@ -35,6 +35,8 @@ from operad.integrations.dify.layout import GAP, HEIGHT, WIDTH
 from operad.integrations.dify.names import OUTSIDE, fits_text
 from operad.integrations.dify.nodes import MAPPED
 from operad.integrations.dify.nodes.flow import INPUTS
+from operad.integrations.dify.notes import is_note, note_losses
+from operad.integrations.dify.plugins import model_named
 from operad.integrations.dify.read import as_app, as_bare, line_of_nodes, read
 from operad.integrations.dify.remarks import remarks_of
 from operad.integrations.dify.write import EXTRA, Writer, kept, plain, values_of
@@ -68,7 +70,19 @@ def losses_of(graph: NodeGraph) -> Iterator[Issue]:
             "for what was changed: it has a start, a model or an agent, and an answer; other settings of it are left out",
             "app",
         )
+    yield from note_losses(graph.sticky_notes)
     yield from foreign(graph, EXTRA)
+
+
+def models_named(graph: NodeGraph) -> Iterator[Issue]:
+    """Yield the models that a file names for nodes that name none, since Dify requires one."""
+    for spec in graph.nodes:
+        if kept(spec.extra) or fields_of(spec.params).get("model_name"):
+            continue
+        if named := model_named(spec.type):
+            yield Issue(
+                "note", f"the file names the model {named}, as the node names none; choose another one there", spec.id
+            )
 
 
 def _app_values(graph: NodeGraph) -> Fields | None:
@@ -192,7 +206,9 @@ def keep_positions(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterab
         edges: The edges.
         old: The nodes of the file before the change.
     """
-    placed = {str(node.get("id")): node for node in nodes}
+    listed = list(nodes)
+    placed = {str(node.get("id")): node for node in listed if not is_note(node)}
+    notes = {at: node for at, node in enumerate(listed) if is_note(node)}
     old_nodes = {str(node.get("id")): node for node in old}
     predecessors: dict[str, list[str]] = {}
     for edge in edges:
@@ -221,15 +237,19 @@ def keep_positions(nodes: Iterable[Fields], edges: Iterable[Fields], old: Iterab
         placed[container_id] = _enlarged(placed[container_id], boxes_by_level.get(container_id, {}).values())
     for node_id in new_ids:
         placed[node_id] = {**placed[node_id], "positionAbsolute": _absolute_position(node_id, placed)}
-    return list(placed.values())
+    kept = list(placed.values())
+    for at, note in notes.items():
+        kept.insert(at, note)
+    return kept
 
 
-def keep_titles(nodes: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
+def keep_titles(nodes: Iterable[Fields], old: Iterable[Fields], renamed: Collection[str]) -> list[Fields]:
     """Return the nodes of a changed file; those of the old file keep their titles, and new ones get titles of their own.
 
     Args:
         nodes: The nodes, with default titles that are numbered by type as if all were new.
         old: The nodes of the file before the change.
+        renamed: Ids of nodes that have been given another title since.
     """
     data_by_id = {str(node.get("id")): fields_of(node.get("data")) for node in old}
     taken = {str(data.get("title")) for data in data_by_id.values()}
@@ -237,7 +257,9 @@ def keep_titles(nodes: Iterable[Fields], old: Iterable[Fields]) -> list[Fields]:
     for node in nodes:
         data, old_data = fields_of(node.get("data")), data_by_id.get(str(node.get("id")), {})
         title = str(data.get("title", ""))
-        if "title" in old_data and old_data.get("type") == data.get("type"):
+        if node.get("id") in renamed:
+            pass
+        elif "title" in old_data and old_data.get("type") == data.get("type"):
             title = old_data["title"]
         elif title and title in taken:
             stem = re.sub(r" \d+$", "", title)
@@ -356,7 +378,10 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
         before = read(old_values, graph.name)
         was = _app_values(before) or as_bare(values_of(before), old_values.value)
         if new_values is None:
-            new_values = _kept_on_canvas(values_of(graph), as_app(old_values.value)["workflow"]["graph"]["nodes"])
+            named = {spec.id: spec.title for spec in before.nodes}
+            renamed = {dify for id_, dify in Writer(graph).ids.items() if graph.by_id[id_].title != named.get(id_, "")}
+            old_nodes = as_app(old_values.value)["workflow"]["graph"]["nodes"]
+            new_values = _kept_on_canvas(values_of(graph), old_nodes, renamed)
             bare = as_bare(new_values, old_values.value)
             is_whole = _what_runs(read(read_yaml(write_yaml(bare), graph.name), graph.name)) == _what_runs(graph)
             new_values = bare if is_whole else new_values
@@ -365,26 +390,11 @@ def dump_over(graph: NodeGraph, old: bytes) -> bytes:
     return keep_text(old, write_yaml(was), write_yaml(new_values), lambda data: read_yaml(data, "the file").value)
 
 
-def _kept_on_canvas(values: Fields, old: Iterable[Fields]) -> Fields:
+def _kept_on_canvas(values: Fields, old: Iterable[Fields], renamed: Collection[str]) -> Fields:
     """Return the values of a changed file, whose nodes keep the titles and the positions that they had."""
     graph = values["workflow"]["graph"]
-    nodes = keep_positions(keep_titles(graph["nodes"], old), graph["edges"], old)
+    nodes = keep_positions(keep_titles(graph["nodes"], old, renamed), graph["edges"], old)
     return {**values, "workflow": {**values["workflow"], "graph": {**graph, "nodes": nodes}}}
-
-
-def titles(graph: NodeGraph) -> dict[str, str]:
-    """Return the titles that people gave to nodes in Dify, by their ids, in a line of at most 80 characters each.
-
-    Args:
-        graph: The workflow, of a file of Dify's.
-    """
-    found: dict[str, str] = {}
-    for spec in graph.nodes:
-        data = fields_of(fields_of(kept(spec.extra).get("data")).get("at"))
-        title = " ".join(str(fields_of(data.get("title")).get("is") or "").split())
-        if title and title != spec.id:
-            found[spec.id] = title[:80]
-    return found
 
 
 def greeting(graph: NodeGraph) -> Greeting:
@@ -416,8 +426,9 @@ DIFY = Format(
     lines=node_lines,
     dump_over=dump_over,
     remarks=remarks_of,
-    titles=titles,
     greeting=greeting,
+    models=models_named,
+    keeps_notes=True,
 )
 """Format of Dify's workflow files."""
 
@@ -431,5 +442,4 @@ __all__ = [
     "load",
     "losses",
     "node_lines",
-    "titles",
 ]

@@ -105,3 +105,10 @@ def needed_plugin(kind: str) -> str:
     """Return the plugin that a node type needs; empty for none."""
     implementation = TOOLS.get(kind) or DEFAULT_MODELS.get(kind)
     return implementation.plugin if implementation else ""
+
+
+def model_named(kind: str) -> str:
+    """Return the model that files name for a node of a type that names none, with its provider; empty for none."""
+    if kind in DEFAULT_MODELS:
+        return f"{DEFAULT_MODELS[kind].name} of {DEFAULT_MODELS[kind].provider}"
+    return str(TOOLS[kind].settings.get("model", "")) if kind in TOOLS else ""

@@ -15,6 +15,7 @@ from operad.integrations.dify.apps import CONFIG_MODES, config_faults, config_of
 from operad.integrations.dify.in_workflow import in_workflow, read_value_type, selectors_named
 from operad.integrations.dify.nodes import handles
 from operad.integrations.dify.nodes.flow import TRIGGERS
+from operad.integrations.dify.notes import is_note, read_notes
 from operad.integrations.dify.typed_fields import with_variable_types
 from operad.integrations.dify.write import (
     ABSENT,
@@ -195,11 +196,6 @@ MODES = ("workflow", "advanced-chat")
 """Modes of apps that have a graph."""
 
 
-def is_note(node: Any) -> bool:
-    """Return True for a note on the canvas, which files list among the nodes."""
-    return fields_of(node).get("type") == "custom-note"
-
-
 _PIPELINE = (
     "rag_pipeline fills a knowledge base of Dify, which Operad does not run; give its documents as a folder: "
     "`knowledge: {NAME: {folder: DOCUMENTS}}` of the services, which knowledge-retrieval nodes search"
@@ -322,9 +318,9 @@ def read(text: YamlValues, name: str) -> NodeGraph:
         name=app_name(text) or name,
         instructions=instructions,
         notes=notes,
+        sticky_notes=read_notes(entries),
     )
-    canvas_notes = [{"at": place, "note": entry} for place, entry in enumerate(entries) if is_note(entry)]
-    rest_of_file: Fields = {"rest": rest, "notes": canvas_notes, "dependencies": dependencies, "secrets": secrets}
+    rest_of_file: Fields = {"rest": rest, "dependencies": dependencies, "secrets": secrets}
     rest_of_file["config"] = config_of(text.value) if has_config(text.value) else None
     return _with_extra(whole_graph, nodes, links, rest_of_file)
 
@@ -482,7 +478,8 @@ def _port(handle: Any, ports: Mapping[str, int]) -> int:
 
 
 def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Fields], rest_of_file: Fields) -> NodeGraph:
-    """Keep the values of the file that `Writer` would not write by itself, as differences in `extra`."""
+    """Keep the values of the file that `Writer` would not write by itself, as titles and as differences in `extra`."""
+    graph = _with_titles(graph, nodes)
     writer = Writer(graph)
     data_of = {written.spec.id: node["data"] for written, node in zip(writer.nodes, nodes, strict=False)}
     extras: dict[str, Fields] = {}
@@ -502,13 +499,23 @@ def _with_extra(graph: NodeGraph, nodes: Sequence[Fields], links: Sequence[Field
     ]
     changes = {
         "rest": change(writer.rest, rest_of_file["rest"]),
-        "notes": rest_of_file["notes"] or None,
         "config": rest_of_file["config"],
         "secrets": rest_of_file["secrets"] or None,
         "dependencies": _dependency_change(writer.dependencies, rest_of_file["dependencies"]),
     }
     extra = {key: value for key, value in changes.items() if value is not None}
     return replace(graph, nodes=specs, edges=edges, extra={EXTRA: extra} if extra else {})
+
+
+def _with_titles(graph: NodeGraph, nodes: Sequence[Fields]) -> NodeGraph:
+    """Return the workflow with the titles of its nodes that `Writer` would not give to them."""
+    titles = {
+        id(written.spec): title
+        for written, node in zip(Writer(graph).nodes, nodes, strict=False)
+        if isinstance(title := node["data"].get("title"), str) and title != written.data["title"]
+    }
+    specs = [replace(spec, title=titles[id(spec)]) if id(spec) in titles else spec for spec in graph.nodes]
+    return replace(graph, nodes=specs)
 
 
 def _dependency_change(needed: list[Fields], given: list[Any]) -> Fields | None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
 
@@ -19,15 +18,15 @@ from operad.flows.formats.fields import (
     table,
     unless,
 )
-from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of, text_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.in_workflow import selectors_named
 from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.nodes.models import TYPES_WITH_OPTIONS
 from operad.integrations.dify.nodes.tools import plain_value, tool_type
+from operad.integrations.dify.notes import is_note
 from operad.integrations.dify.plugins import TOOLS
-from operad.integrations.dify.read import is_note
 from operad.integrations.dify.typed_fields import (
     AROUND_TYPES,
     CONFIG_TYPES,
@@ -419,33 +418,6 @@ _FILE_IN_TEXT = (
 
 _WITH_FILES = ("multipart/form-data", "application/octet-stream")
 _NO_FILES = "`operad serve` takes no files in a body and refuses such requests; run it by operad run --file"
-_NOT_FIRED = "Operad does not start it by itself; run it from cron: {}operad run FILE{}"
-
-
-def _zone_of(data: Fields) -> str:
-    zone = text_of(data.get("timezone") or "UTC")
-    return f" (times of {zone}; cron takes them from the machine, or from CRON_TZ={zone})"
-
-
-def cron_of(data: Fields) -> str:
-    """Return the time of a schedule for a line of cron, with a space after it; empty if the file has none.
-
-    A schedule on the last day of a month has the day ``28-31``, as cron knows no last day.
-    """
-    if data.get("mode") == "cron":
-        return f"{' '.join(text_of(data.get('cron_expression') or '').split())} ".lstrip()
-    visual = fields_of(data.get("visual_config"))
-    minute, hour = visual.get("on_minute", 0), "*"
-    if data.get("frequency") != "hourly":
-        at = re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*([AaPp])[Mm]\s*", text_of(visual.get("time") or "12:00 AM"))
-        if at is None:
-            return ""
-        minute, hour = int(at[2]), str(int(at[1]) % 12 + (12 if at[3] in "Pp" else 0))
-    days = ["28-31" if each == "last" else text_of(each) for each in list_of(visual.get("monthly_days"))]
-    weekdays = [text_of(each) for each in list_of(visual.get("weekdays"))]
-    day = ",".join(days) or "1" if data.get("frequency") == "monthly" else "*"
-    weekday = ",".join(weekdays) or "*" if data.get("frequency") == "weekly" else "*"
-    return f"{minute} {hour} {day} * {weekday} "
 
 
 _ERROR_TYPE = ERROR_OUTPUTS[1]
@@ -485,8 +457,6 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str], plugins: Sequence
     yield from default_value_remarks(data, owner)
     if kind == "trigger-webhook" and data.get("content_type") in _WITH_FILES:
         yield owner.remark("content_type", Declared(Use.NOTE, _NO_FILES))
-    if kind == "trigger-schedule":
-        yield owner.remark("schedule", Declared(Use.NOTE, _NOT_FIRED.format(cron_of(data), _zone_of(data))))
     data = with_types(data)  # without the fields that are named already
     if kind in TOOLS:
         yield from _tool_remarks(data, owner)

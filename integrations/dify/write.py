@@ -26,6 +26,7 @@ from operad.integrations.dify.nodes.flow import TRIGGERS
 from operad.integrations.dify.nodes.node_mapping import NodeContext
 from operad.integrations.dify.nodes.sources import http_type
 from operad.integrations.dify.nodes.tools import tool_type
+from operad.integrations.dify.notes import insert_notes
 from operad.integrations.dify.plugins import needed_plugin
 from operad.integrations.dify.typed_fields import with_types
 
@@ -87,7 +88,7 @@ class Written:
     def final(self) -> Fields:
         """Node with the data from its Dify file put back."""
         kept_data = kept(self.spec.extra)
-        data = apply_difference(self.data, kept_data.get("data"), derived=("title", "label"))
+        data = apply_difference(self.data, kept_data.get("data"), derived=("label",))
         return {**apply_difference(self.envelope, kept_data.get("envelope"), sure=True), "data": data}
 
 
@@ -162,7 +163,7 @@ class Writer:
         data: Fields = {
             "desc": "",
             "selected": False,
-            "title": f"{title} {number}" if number > 1 and title else title,
+            "title": spec.title or (f"{title} {number}" if number > 1 and title else title),
             "type": (mapping.type or spec.type) if mapping else spec.type,
         }
         if spec.parent:
@@ -366,8 +367,7 @@ def values_of(graph: NodeGraph) -> Fields:
         if ABSENT not in kept(edge.extra)
     ]
     kept_data = kept(graph.extra)
-    for note in kept_data.get("notes", []):
-        node_values.insert(note["at"], note["note"])
+    insert_notes(graph.sticky_notes, node_values)
     root: Fields = apply_difference(writer.rest, kept_data.get("rest"), derived=("id",))
     for key, texts in ((INSTRUCTIONS, graph.instructions), (NOTES, graph.notes)):
         if texts:

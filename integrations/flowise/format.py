@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 
 from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.json_text import read_text, write_json
@@ -16,10 +17,11 @@ from operad.flows.formats.shapes import Fields, fields_of, json_or_text, list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.flowise.flow_file import FlowFile, is_it, read_file
 from operad.integrations.flowise.nodes import WRITERS
+from operad.integrations.flowise.notes import read_notes
 from operad.integrations.flowise.read import read_flow
-from operad.integrations.flowise.remarks import draft_of, remarks_of, same
+from operad.integrations.flowise.remarks import remarks_of, same
 from operad.integrations.flowise.secrets import with_secrets
-from operad.integrations.flowise.write import NAME, Writer
+from operad.integrations.flowise.write import NAME, Writer, title_in
 from operad.runtime.values.errors import InvalidError, Issue
 
 
@@ -30,18 +32,15 @@ def _read(data: bytes, name: str) -> NodeGraph:
     except InvalidError as error:
         raise InvalidError(name, error.issues) from error
     extra: Fields = {"file": file.root} | ({"secrets": secrets} if secrets else {})
-    return NodeGraph(list(draft.specs.values()), draft.edges, name, {NAME: extra})
+    nodes = [
+        replace(spec, title=title_in(node)) if (node := file.nodes.get(spec.id)) else spec
+        for spec in draft.specs.values()
+    ]
+    return NodeGraph(nodes, draft.edges, name, {NAME: extra}, sticky_notes=read_notes(file.root["nodes"]))
 
 
 def _write(graph: NodeGraph) -> bytes:
     return write_json(Writer(graph).root)
-
-
-def titles(graph: NodeGraph) -> dict[str, str]:
-    """Return the labels that people gave to nodes in Flowise, by the ids of the nodes."""
-    found = draft_of(graph)
-    nodes = found[0].nodes.values() if found else ()
-    return {node.id: node.label[:80] for node in nodes if node.label and node.id in graph.by_id}
 
 
 _ID = re.compile(r'"id"\s*:\s*("(?:[^"\\]|\\.)*")')
@@ -123,7 +122,7 @@ FLOWISE = Format(
     lost=losses_of,
     lines=node_lines,
     remarks=remarks_of,
-    titles=titles,
+    keeps_notes=True,
 )
 """Format of the files of AgentFlow v2."""
 

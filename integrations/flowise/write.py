@@ -39,6 +39,7 @@ from operad.integrations.flowise.kinds import (
 from operad.integrations.flowise.names import OUTSIDE, WrittenNames
 from operad.integrations.flowise.nodes import WRITERS
 from operad.integrations.flowise.nodes.models import of_variable
+from operad.integrations.flowise.notes import written_note
 from operad.integrations.flowise.read import read_flow
 from operad.integrations.flowise.secrets import with_secrets
 from operad.runtime.values.errors import InvalidError
@@ -60,6 +61,16 @@ _STATES = {
 """Field of the new values of the flow's state, by kind."""
 
 _COLUMN, _ROW = 260, 130
+
+
+def default_label(kind: str, node_id: str) -> str:
+    """Return the label of a node that has no title of its own."""
+    return "Start" if kind == START else f"{KINDS[kind].label if kind in KINDS else kind} {node_id}"
+
+
+def title_in(node: FlowNode) -> str:
+    """Return the title of a node of a file; empty for the default label."""
+    return "" if node.label == default_label(node.kind, node.id) else node.label
 
 
 class Writer:
@@ -100,14 +111,22 @@ class Writer:
         for fields in self._file.root["nodes"]:
             node = self._file.nodes.get(str(fields["id"]))
             if node is None:
-                written.append(fields)  # a note
+                written += self._note(fields)
             elif node.id in self._by_id or not self.before.groups.get(node.id):
-                inputs = self._inputs(node)
-                data = fields["data"]
-                changed = inputs is not node.inputs
-                written.append({**fields, "data": {**data, "inputs": inputs}} if changed else fields)
+                inputs, spec = self._inputs(node), self._by_id.get(node.id)
+                changes: Fields = {} if inputs is node.inputs else {"inputs": inputs}
+                if spec and spec.title != title_in(node):
+                    changes["label"] = spec.title or default_label(node.kind, node.id)
+                written.append({**fields, "data": {**fields["data"], **changes}} if changes else fields)
         new = [spec for spec in self._graph.nodes if self._by_id[spec.id] is spec and self._is_new(spec)]
-        return [*written, *self._placed([self._new_node(spec) for spec in new], written)]
+        known = {str(fields["id"]) for fields in self._file.root["nodes"]}
+        notes = [written_note(note) for note in self._graph.sticky_notes if note.id not in known]
+        return [*written, *self._placed([self._new_node(spec) for spec in new], written), *notes]
+
+    def _note(self, fields: Fields) -> list[Fields]:
+        """Return a note of the file with its changes; nothing if it was removed."""
+        note = next((each for each in self._graph.sticky_notes if each.id == str(fields["id"])), None)
+        return [] if note is None else [written_note(note, fields)]
 
     def _is_new(self, spec: NodeSpec) -> bool:
         """Return True for a node that becomes a node of its own, and was not in the file."""
@@ -184,7 +203,7 @@ class Writer:
         ]
         data: Fields = {
             "id": spec.id,
-            "label": "Start" if kind == START else f"{about.label} {spec.id}",
+            "label": spec.title or default_label(kind, spec.id),
             "version": about.version,
             "name": kind,
             "type": base,

@@ -19,6 +19,7 @@ from importlib import import_module
 from typing import Any, NamedTuple
 
 from operad.runtime.values.errors import MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 Pair = tuple[int, int]
 
@@ -149,7 +150,7 @@ def scipy_module(name: str) -> Any:
         return import_module(f"scipy.{name}")
     except ImportError as error:
         raise MissingExtraError(
-            "scores of a workflow against a gold one need the package scipy: pip install 'operad[evaluate]'"
+            f"scores of a workflow against a gold one need the package scipy: {pip_install('evaluate')}"
         ) from error
 
 

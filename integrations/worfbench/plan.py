@@ -9,8 +9,9 @@ from typing import Any, NamedTuple, cast
 from operad.flows.formats.format import Format, foreign_settings, without_instructions
 from operad.flows.formats.json_text import MAX_BYTES, read_text
 from operad.flows.formats.order import cycle_issues
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import MAX_TITLE, Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
+from operad.runtime.values.text import short_line
 
 # Format of WorFBench: ``Node:``, numbered tasks, ``Edge:``, pairs of their numbers with START and END.
 #
@@ -121,6 +122,8 @@ def _losses(graph: NodeGraph) -> Iterator[Issue]:
     yield from without_instructions(graph)
     for node in graph.nodes:
         yield from (Issue("loss", message, node.id) for message in _node_losses(node, ids[node.id]))
+        if node.title:
+            yield Issue("note", f"the title {short_line(node.title, MAX_TITLE)!r}", node.id)
     for edge in graph.edges:
         where = f"{edge.source} → {edge.target}"
         if edge.source not in ids or edge.target not in ids:

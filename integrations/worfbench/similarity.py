@@ -8,6 +8,7 @@ from typing import Any
 
 from operad.runtime.models.minilm import WIDTH, MiniLM
 from operad.runtime.values.errors import InputError, MissingExtraError, OperadError, describe, did_you_mean
+from operad.runtime.values.pip import pip_install
 
 # The cosine of sentence embeddings, as a similarity of texts.
 
@@ -117,5 +118,5 @@ def numpy() -> Any:
         return import_module("numpy")
     except ImportError as error:
         raise MissingExtraError(
-            f"scores of a workflow against a gold one need numpy ({error}): pip install 'operad[evaluate]'"
+            f"scores of a workflow against a gold one need numpy ({error}): {pip_install('evaluate')}"
         ) from error

@@ -4,10 +4,13 @@
     instructions: [Translate a text.]   # the instructions it was generated from, round by round
     notes: [Only plain text.]           # what it does not fulfil, and assumptions
     samples: {5: {temp: 21}}            # what other systems answer to nodes, for dry runs and tests; runs ignore them
+    sticky_notes:                       # notes on the canvas, in Markdown; runs ignore them
+      1: {text: Mind the **opening hours**., color: blue, at: [0, -160], size: [240, 120]}
     nodes:
       1: {type: start, variables: {text: string}}
       2:
         type: if-else
+        title: Anything to do?
         after: 1
         cases: [{conditions: [{variable: 1.text, operator: empty}]}]
       3:
@@ -20,7 +23,7 @@
           3-2: {type: llm, after: 3-1, system: '', user: 'Translate: {{#3.item#}}'}
       4: {type: end, after: [2, 3], outputs: {translation: 3.output}}
 
-A node is ``id: {type, after, …parameters…, nodes, extra}``. ``after`` names the predecessors: an id, ``{id: port}``,
+A node is ``id: {type, title, after, …parameters…, nodes, extra}``. ``after`` names the predecessors: an id, ``{id: port}``,
 ``{from: id, port: …, input: …, extra: …}``, or a list of these. Parameters are written under ``params`` if they are not
 a mapping, or if one has the name of another key of a node.
 
@@ -82,6 +85,7 @@ def is_it(data: bytes) -> bool:
 def _losses(graph: NodeGraph) -> list[Issue]:
     """Return the values that are not kept exactly: those that JSON does not have."""
     of_workflow = [("what is extra of the workflow", "", graph.extra), ("a sample of an answer", "", graph.samples)]
+    of_workflow += [("extra of a sticky note", "", note.extra) for note in graph.sticky_notes]
     of_nodes = [
         (subject, node.id, value)
         for node in graph.nodes
@@ -95,7 +99,7 @@ def _losses(graph: NodeGraph) -> list[Issue]:
     ]
 
 
-OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines)
+OPERAD = Format("operad", ".operad.yaml", is_it, _read, dump, _losses, lines=node_lines, keeps_notes=True)
 """Format of Operad's own YAML of typed nodes."""
 
 load, losses = OPERAD.load, OPERAD.losses

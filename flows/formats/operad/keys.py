@@ -5,13 +5,16 @@ from __future__ import annotations
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import NodeSpec
 
-TOP = ("workflow", "instructions", "notes", "samples", "nodes", "edges", "order", "extra")
+TOP = ("workflow", "instructions", "notes", "samples", "sticky_notes", "nodes", "edges", "order", "extra")
 """Keys of a workflow."""
 
 EDGE = ("from", "to", "port", "input", "extra")
 """Keys of an edge."""
 
-OWN = ("id", "type", "inside", "after", "params", "nodes", "extra")
+NOTE = ("text", "color", "at", "size", "extra")
+"""Keys of a sticky note."""
+
+OWN = ("id", "type", "title", "inside", "after", "params", "nodes", "extra")
 """Keys of a node besides its parameters."""
 
 ELSE = "else"

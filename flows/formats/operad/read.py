@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, cast
+from typing import Any, cast, get_args
 
 from operad.flows.formats.json_text import read_text
-from operad.flows.formats.operad.keys import EDGE, ELSE, OWN, TOP, else_port
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.formats.operad.keys import EDGE, ELSE, NOTE, OWN, TOP, else_port
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, NoteColor, StickyNote
 from operad.operators.named_params import positional
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.document import MAX_BYTES, Document, Path_, parse_document
@@ -25,6 +25,10 @@ def document_of(data: bytes, name: str) -> Document:
         return parse_document(read_text(data, name, MAX_BYTES), name)
     except InputError as error:
         raise InvalidError(name, [Issue("format", "is empty; write workflow: and nodes:")]) from error
+
+
+MAX_DISTANCE = 1e7
+"""Maximum number of pixels of a position, or of a side of a sticky note."""
 
 
 class Reader:
@@ -57,6 +61,8 @@ class Reader:
         instructions = self._read_texts(root, "instructions")
         notes = self._read_texts(root, "notes")
         samples = self._read_mapping(root.get("samples", {}), ("samples",))
+        listed = self._read_mapping(root.get("sticky_notes", {}), ("sticky_notes",))
+        sticky_notes = tuple(self._read_sticky_note(note_id, each) for note_id, each in listed.items())
         extra = self._read_extra(root, ())
         if "nodes" in root:
             self._read_nodes(root["nodes"], ("nodes",), "")
@@ -67,7 +73,31 @@ class Reader:
         edges = self._ordered(self._with_else_ports(), root.get("order"))
         if self._issues:
             raise InvalidError(self._document.name, self._issues)
-        return NodeGraph(self._nodes, edges, name, extra, instructions, notes, samples)
+        return NodeGraph(self._nodes, edges, name, extra, instructions, notes, samples, sticky_notes)
+
+    def _read_sticky_note(self, note_id: str, given: Any) -> StickyNote:
+        path: Path_ = ("sticky_notes", note_id)
+        fields = self._read_mapping(given, path)
+        self._check_keys(fields, NOTE, path)
+        text, color = self._read_text(fields, "text", path), self._read_text(fields, "color", path, "yellow")
+        if color not in get_args(NoteColor):
+            known = ", ".join(get_args(NoteColor))
+            self._report(
+                "value",
+                f"there is no color {color!r:.60}{did_you_mean(color, known.split(', '))}; there are: {known}",
+                (*path, "color"),
+            )
+        pair = {key: self._read_pair(fields[key], (*path, key)) for key in ("at", "size") if key in fields}
+        if min(pair.get("size", (1, 1))) <= 0:
+            self._report("value", "width and height must be positive", (*path, "size"))
+        return StickyNote(note_id, text, cast("NoteColor", color), **pair, extra=self._read_extra(fields, path))
+
+    def _read_pair(self, value: Any, path: Path_) -> tuple[float, float]:
+        numbers = cast("list[Any]", value) if isinstance(value, list) else []
+        if len(numbers) == 2 and all(type(each) in (int, float) and abs(each) <= MAX_DISTANCE for each in numbers):
+            return numbers[0], numbers[1]
+        self._report("value", f"must be two numbers of pixels, such as [240, 120], not {_shown(value)}", path)
+        return 1, 1
 
     # Nodes
 
@@ -107,7 +137,8 @@ class Reader:
         node_type = self._read_text(fields, "type", path)
         if node_type in NODE_TYPES:
             params = positional(NODE_TYPES[node_type].params_type, params)
-        self._nodes.append(NodeSpec(node_id, node_type, params, parent, self._read_extra(fields, path)))
+        title = self._read_text(fields, "title", path)
+        self._nodes.append(NodeSpec(node_id, node_type, params, parent, self._read_extra(fields, path), title))
         after = fields.get("after", [])
         is_list = isinstance(after, list)
         for index, edge in enumerate(cast("list[Any]", after) if is_list else [after]):

@@ -11,7 +11,7 @@ import yaml
 from operad.flows.formats.operad.keys import ELSE, OWN, else_port
 from operad.flows.formats.plain import plain
 from operad.flows.formats.yaml_text import MAX_LINE, fits, list_node, mapping_node, serialized, text_node, value_node
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, StickyNote
 from operad.operators.named_params import named
 from operad.operators.nodes import NODE_TYPES
 
@@ -24,15 +24,7 @@ def dump(graph: NodeGraph) -> bytes:
     Raises:
         InvalidError: Values of the workflow are nested too deep.
     """
-    root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
-    if graph.instructions:
-        root["instructions"] = value_node(plain(graph.instructions))
-    if graph.notes:
-        root["notes"] = value_node(plain(graph.notes))
-    by_id = graph.by_id
-    if graph.samples:
-        samples = [(id_node(node_id), value_node(plain(answer))) for node_id, answer in graph.samples.items()]
-        root["samples"] = yaml.MappingNode("tag:yaml.org,2002:map", samples)
+    root, by_id = _head(graph), graph.by_id
     edges_into: dict[str, list[tuple[int, Edge]]] = {}
     for number, edge in enumerate(graph.edges):
         edges_into.setdefault(edge.target, []).append((number, edge))
@@ -63,6 +55,22 @@ def dump(graph: NodeGraph) -> bytes:
     return serialized(mapping_node(root)).encode()
 
 
+def _head(graph: NodeGraph) -> dict[str, yaml.Node]:
+    """Return what stands before the nodes."""
+    root: dict[str, yaml.Node] = {"workflow": text_node(graph.name)}
+    if graph.instructions:
+        root["instructions"] = value_node(plain(graph.instructions))
+    if graph.notes:
+        root["notes"] = value_node(plain(graph.notes))
+    if graph.samples:
+        samples = [(id_node(node_id), value_node(plain(answer))) for node_id, answer in graph.samples.items()]
+        root["samples"] = yaml.MappingNode("tag:yaml.org,2002:map", samples)
+    if graph.sticky_notes:
+        notes = [(id_node(note.id), _note_node(note)) for note in graph.sticky_notes]
+        root["sticky_notes"] = yaml.MappingNode("tag:yaml.org,2002:map", notes)
+    return root
+
+
 class _Level:
     """Nodes of the workflow, or inside one container, in the form of a file."""
 
@@ -73,6 +81,8 @@ class _Level:
         """Add a node with its incoming edges; return the level of the nodes inside it."""
         fields: dict[str, yaml.Node] = {"type": text_node(node.type)}
         short = True
+        if node.title:
+            fields["title"] = text_node(node.title)
         if inside:
             fields["inside"] = id_node(node.parent)
         if edges:
@@ -89,7 +99,7 @@ class _Level:
         if node.extra:
             fields["extra"] = value_node(plain(node.extra))
         size = len(node.id) + sum(len(edge.source) + 4 for edge in edges)
-        short = short and not node.extra and fits([node.type, params], MAX_LINE - size)
+        short = short and not node.extra and fits([node.type, node.title, params], MAX_LINE - size)
         level = _Level()
         self._nodes.append((node.id, fields, short, level))
         return level
@@ -115,6 +125,21 @@ class _Level:
 def id_node(node_id: str) -> yaml.ScalarNode:
     """Return an id; without quotes if it is a number, which is read back as the same text."""
     return yaml.ScalarNode("tag:yaml.org,2002:int", node_id) if _NUMBER.fullmatch(node_id) else text_node(node_id)
+
+
+def _note_node(note: StickyNote) -> yaml.Node:
+    """Return a sticky note, without fields that have their default."""
+    default = StickyNote(note.id)
+    fields: dict[str, yaml.Node] = {"text": text_node(note.text)}
+    if note.color != default.color:
+        fields["color"] = text_node(note.color)
+    if note.at is not None:
+        fields["at"] = list_node([value_node(each) for each in note.at], flow=True)
+    if note.size != default.size:
+        fields["size"] = list_node([value_node(each) for each in note.size], flow=True)
+    if note.extra:
+        fields["extra"] = value_node(plain(note.extra))
+    return mapping_node(fields, flow=not note.extra and fits([note.text], MAX_LINE - 60))
 
 
 def _edge_node(edge: Edge, by_id: Mapping[str, NodeSpec], *, to: bool = False) -> yaml.Node:

@@ -12,7 +12,7 @@ from typing import Any
 
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.integrations.comfyui.formats.written import NAME, title_of
+from operad.integrations.comfyui.formats.written import NAME, title_of, titled
 from operad.integrations.comfyui.prompt import VALUE_KEY, node_issues
 from operad.runtime.values.errors import InvalidError, Issue
 
@@ -41,7 +41,7 @@ def load_api(data: Mapping[str, Any], name: str) -> NodeGraph:
         links = {key: list_of(value) for key, value in inputs.items() if isinstance(value, list)}
         params = {key: _unwrapped(value) for key, value in inputs.items() if key not in links}
         other_data = {key: value for key, value in node.items() if key not in _READ_KEYS}
-        nodes.append(NodeSpec(node_id, node["class_type"], params, extra={NAME: {"api": other_data}}))
+        nodes.append(titled(NodeSpec(node_id, node["class_type"], params, extra={NAME: {"api": other_data}})))
         edges += [Edge(link[0], node_id, int(link[1]), key) for key, link in links.items()]
     return NodeGraph(nodes, edges, name)
 

@@ -17,7 +17,7 @@ import json
 import keyword
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
@@ -54,11 +54,13 @@ def dump_code(graph: NodeGraph, definitions: Definitions) -> str:
     taken: Counter[str] = Counter()
     lines: list[str] = []
     by_id = graph.by_id
+    # a variable that no line assigns stays so: its name is given to no output
+    unassigned = {undefined_in(edge) for edge in graph.edges if edge.source not in by_id}
     variables: dict[str, list[str]] = {}
     order = in_order([spec.id for spec in graph.nodes], graph.edges)
     for node_id in order:
         output_types = _output_types(by_id[node_id], definitions.get(by_id[node_id].type), ports.get(node_id, 0))
-        variables[node_id] = [_new_variable(output_type, taken) for output_type in output_types]
+        variables[node_id] = [_new_variable(output_type, taken, unassigned) for output_type in output_types]
     for node_id in order:
         spec = by_id[node_id]
         inputs = {name: repr(value) for name, value in values_of(spec, definitions.get(spec.type)).items()}
@@ -110,18 +112,25 @@ def _output_types(spec: NodeSpec, definition: NodeDefinition | None, ports: int)
     return types[:MAX_OUTPUTS] or ["*"] * min(ports, 1)
 
 
-def _new_variable(output_type: str, taken: Counter[str]) -> str:
+def _new_variable(output_type: str, taken: Counter[str], reserved: Collection[str]) -> str:
     base = _identifier(output_type, "VALUE")
     taken[base] += 1
+    while f"{base}_{taken[base]}" in reserved:
+        taken[base] += 1
     return f"{base}_{taken[base]}"
 
 
 def _reference(edge: Edge, variables: Mapping[str, Sequence[str]]) -> str:
     names = variables.get(edge.source)
     if not names:
-        undefined = fields_of(edge.extra.get(NAME)).get("undefined")
-        return undefined if isinstance(undefined, str) else f"UNDEFINED_{_identifier(edge.source, '0')}"
+        return undefined_in(edge) or f"UNDEFINED_{_identifier(edge.source, '0')}"
     return names[edge.port] if 0 <= edge.port < len(names) else f"{names[0]}[{edge.port}]"
+
+
+def undefined_in(edge: Edge) -> str:
+    """Return the unassigned variable that the code of a link names; empty if it is assigned."""
+    name = fields_of(edge.extra.get(NAME)).get("undefined")
+    return name if isinstance(name, str) else ""
 
 
 def _call(type_name: str, inputs: Mapping[str, str]) -> str:

@@ -15,7 +15,7 @@ from typing import Any, cast
 from operad.flows.formats.json_text import MAX_DEPTH, read_json
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.integrations.comfyui.formats.code import callee_of
-from operad.integrations.comfyui.formats.written import NAME, VIRTUAL
+from operad.integrations.comfyui.formats.written import NAME, VIRTUAL, titled
 from operad.runtime.values.errors import InvalidError, Issue, describe
 
 MAX_BYTES = 4 * 2**20
@@ -119,7 +119,7 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
         else:
             extra = {"api": {} if line.title is None else {"_meta": {"title": line.title}}}
         params = {key: value for key, value in line.values.items() if not isinstance(value, _VariableUse)}
-        nodes.append(NodeSpec(node_id, line.type, params, extra={NAME: extra}))
+        nodes.append(titled(NodeSpec(node_id, line.type, params, extra={NAME: extra})))
         for key, use in line.values.items():
             if isinstance(use, _VariableUse):
                 known = use.variable in assigned
@@ -128,7 +128,7 @@ def _graph_of(lines: Sequence[_Line], name: str) -> NodeGraph:
                 edges.append(Edge(source, node_id, port if use.port is None else use.port, key, extra))
         assigned |= {variable: (node_id, port) for port, variable in enumerate(line.variables)}
     is_whole = not any(edge.extra for edge in edges)
-    return NodeGraph(nodes, edges, name, {} if is_whole else {NAME: {"variables": tuple(assigned)}})
+    return NodeGraph(nodes, edges, name, {} if is_whole else {NAME: {"variables": assigned}})
 
 
 def _node_ids(lines: Sequence[_Line]) -> Iterator[str]:

@@ -24,6 +24,7 @@ from operad.integrations.comfyui.formats.written import (
     node_of,
     slot_name,
     title_of,
+    titled,
     ui_of,
 )
 from operad.runtime.values.errors import InvalidError, Issue
@@ -205,7 +206,7 @@ def _graph_of(data: Mapping[str, Any], name: str) -> NodeGraph:
     """Return the graph of a document or of a subgraph."""
     nodes: list[NodeSpec] = []
     for node in list_of(data["nodes"]):
-        spec = NodeSpec(id_text(node["id"]), node["type"], extra={NAME: {"ui": node}})
+        spec = titled(NodeSpec(id_text(node["id"]), node["type"], extra={NAME: {"ui": node}}))
         nodes.append(replace(spec, params=values_of(spec)))
     by_id = {spec.id: spec for spec in reversed(nodes)}
     edges: list[Edge] = []

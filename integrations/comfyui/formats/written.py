@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from operad.flows.formats.shapes import fields_of, list_of
@@ -14,7 +15,7 @@ NAME = "comfyui"
 The data are, for a node, ``{"ui": node as the page wrote it}``, ``{"api": fields of the server's form besides class and
 inputs}`` or, for a class of `VIRTUAL` in code, ``{"title": title}``; for an edge, ``{"ui": link}``; for a graph, ``{"ui": document}`` without nodes, and with links as ids. In
 a graph read from code, an edge whose variable was not assigned has ``{"undefined": variable}``, and the graph has
-``{"variables": assigned variables}``.
+``{"variables": {assigned variable: (node, port)}}``, with the ids of the code.
 """
 
 VIRTUAL = {"Note": "text", "MarkdownNote": "text", "PrimitiveNode": "value", "Reroute": ""}
@@ -81,6 +82,12 @@ def title_of(spec: NodeSpec) -> str:
     api_title = fields_of(fields_of(extra.get("api")).get("_meta")).get("title")
     title = node_of(spec).get("title") or extra.get("title") or api_title
     return title if isinstance(title, str) else spec.type
+
+
+def titled(spec: NodeSpec) -> NodeSpec:
+    """Return a node that was read with its title, unless that is its class."""
+    title = title_of(spec)
+    return spec if title == spec.type else replace(spec, title=title)
 
 
 def id_text(written: Any) -> str:

@@ -274,9 +274,8 @@ class MendCode(Stage, KnowsClasses):
         draft_message = messages[-1] if messages else None
         drafted = self.drafted(draft_message.outputs, request.base.graph) if draft_message else None
         if draft_message is None or drafted is None:
-            failure = (
-                str(draft_message.outputs.get("failure", "there is no code")) if draft_message else "there is no code"
-            )
+            outputs = draft_message.outputs if draft_message else {}
+            failure = str(outputs.get("failure", "there is no code"))
             return self._message(call.job, failure, failure=failure, **_said(messages))
         own_message = call.rejection.answer if call.rejection else None
         is_same_draft = own_message is not None and own_message.outputs.get("drafted") == draft_message.outputs[CODE]
@@ -400,11 +399,8 @@ def _with_changed_lines(lines: Sequence[str], changes: Sequence[Mapping[str, Any
 def _id_of(line: str) -> str:
     """Return the id in the comment of a line of code; empty if there is none."""
     try:
-        comments = [
-            token.string
-            for token in tokenize.generate_tokens(io.StringIO(line).readline)
-            if token.type == tokenize.COMMENT
-        ]
+        tokens = tokenize.generate_tokens(io.StringIO(line).readline)
+        comments = [each.string for each in tokens if each.type == tokenize.COMMENT]
     except (tokenize.TokenError, SyntaxError):
         return ""
     words = comments[-1].removeprefix("#").split() if comments else []

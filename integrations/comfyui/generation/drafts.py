@@ -7,11 +7,10 @@ ids, whatever ids the model writes.
 from __future__ import annotations
 
 import ast
-import json
 import re
 import textwrap
 import warnings
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import count
@@ -19,12 +18,13 @@ from typing import Any, NamedTuple
 
 from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import fields_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.repair.containers import rename
 from operad.flows.repair.state import Repair
 from operad.integrations.comfyui.formats import Definitions, dump_code
 from operad.integrations.comfyui.formats.parsing import load_code
 from operad.integrations.comfyui.formats.written import NAME
-from operad.integrations.comfyui.generation.rules import digits, near_names
+from operad.integrations.comfyui.generation.rules import digits, incoming, near_names, signature
 from operad.operators.sandbox.modules import lines_of
 from operad.runtime.values.errors import AnswerError, InvalidError
 
@@ -36,9 +36,6 @@ MAX_LINES = 300
 
 _LONGEST_LINE = 2_000
 """Maximum number of characters to keep of a line that cannot be read."""
-
-_MISSING_SUFFIX = "_missing"
-"""Suffix of an unassigned variable if the code assigns another variable with its name later."""
 
 _VARIABLE_CUTOFF = 0.8
 """Minimum similarity, from 0 to 1, of a misspelt variable to the assigned one."""
@@ -84,9 +81,7 @@ class Draft:
     @cached_property
     def lines(self) -> Sequence[str]:
         """Lines of code: one for each node, after the lines whose outputs it uses, and then the unreadable lines."""
-        others = re.compile(rf"\b({'|'.join(map(re.escape, self._ambiguous))})\b") if self._ambiguous else None
-        unread = [others.sub(rf"\1{_MISSING_SUFFIX}", line.text) if others else line.text for line in self.unread]
-        return [*self._readable_lines, *unread]
+        return [*self._readable_lines, *(line.text for line in self.unread)]
 
     @property
     def code(self) -> str:
@@ -106,19 +101,9 @@ class Draft:
         return {each: match[1].split(", ") if match else [] for each, match in found.items()}
 
     @cached_property
-    def _ambiguous(self) -> Collection[str]:
-        return _ambiguous_variables(self.graph, self.definitions)
-
-    @cached_property
     def _readable_lines(self) -> Sequence[str]:
-        edges = [
-            replace(edge, extra={NAME: {"undefined": _undefined(edge) + _MISSING_SUFFIX}})
-            if _undefined(edge) in self._ambiguous
-            else edge
-            for edge in self.graph.edges
-        ]
         # splitting at line feeds is enough, as repr escapes other line separators such as U+2028
-        return dump_code(replace(self.graph, edges=edges), self.definitions).split("\n")[:-1]
+        return dump_code(self.graph, self.definitions).split("\n")[:-1]
 
 
 def read_answer(answer: str, definitions: Definitions, base: NodeGraph) -> Draft:
@@ -176,7 +161,7 @@ def read_lines(text: str, definitions: Definitions, base: NodeGraph, *, all_line
     graph = loaded if isinstance(loaded, NodeGraph) else NodeGraph(name=base.name)
     if len(graph.nodes) + len(unread) > MAX_LINES:
         raise AnswerError(f"the code has {len(graph.nodes) + len(unread):,} calls; at most {MAX_LINES} are allowed")
-    graph, repairs = _with_variables_corrected(replace(graph, name=base.name), readable)
+    graph, repairs = _with_variables_corrected(replace(graph, name=base.name))
     return Draft(aligned(graph, base), unread, definitions, repairs)
 
 
@@ -190,12 +175,12 @@ def aligned(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
         graph: The workflow that was read.
         base: The existing workflow.
     """
-    incoming, incoming_in_base = _incoming(graph), _incoming(base)
+    links, links_in_base = incoming(graph), incoming(base)
     base_ids: dict[str, str] = {}
     unmatched = dict.fromkeys(base.by_id)
     base_by_signature: dict[Any, list[str]] = {}
     for spec in base.nodes:
-        base_by_signature.setdefault(_signature(spec, incoming_in_base.get(spec.id, ()), None), []).append(spec.id)
+        base_by_signature.setdefault(signature(spec, links_in_base.get(spec.id, ())), []).append(spec.id)
 
     def take(spec: NodeSpec, base_id: str) -> None:
         base_ids[spec.id] = base_id
@@ -203,11 +188,8 @@ def aligned(graph: NodeGraph, base: NodeGraph) -> NodeGraph:
 
     order = [graph.by_id[node_id] for node_id in in_order(list(graph.by_id), graph.edges)]
     for spec in order if unmatched else ():
-        same = [
-            item
-            for item in base_by_signature.get(_signature(spec, incoming.get(spec.id, ()), base_ids), ())
-            if item in unmatched
-        ]
+        equal = base_by_signature.get(signature(spec, links.get(spec.id, ()), base_ids), ())
+        same = [item for item in equal if item in unmatched]
         if same:
             take(spec, spec.id if spec.id in same else same[0])
     for spec in order:
@@ -226,20 +208,14 @@ def _renamed(graph: NodeGraph, base_ids: Mapping[str, str], taken: set[str]) -> 
     new_ids = dict(base_ids)
     used = {*taken, *(spec.id for spec in graph.nodes if spec.id not in base_ids)}
     free = (number for number in map(str, count(1)) if number not in used)
-    nodes: list[NodeSpec] = []
     for spec in graph.nodes:
-        if spec.id not in new_ids:
-            needs_id = spec.id in taken or not ID.fullmatch(spec.id)
-            new_ids[spec.id] = next(free) if needs_id else spec.id
-        nodes.append(
-            replace(
-                spec,
-                id=new_ids[spec.id],
-                extra=spec.extra if spec.id in base_ids or ID.fullmatch(spec.id) else _with_id_in_title(spec),
-            )
-        )
-    edges = [replace(e, source=new_ids.get(e.source, e.source), target=new_ids[e.target]) for e in graph.edges]
-    return replace(graph, nodes=nodes, edges=edges)
+        if spec.id not in new_ids and (spec.id in taken or not ID.fullmatch(spec.id)):
+            new_ids[spec.id] = next(free)
+    nodes = [
+        spec if spec.id in base_ids or ID.fullmatch(spec.id) else replace(spec, extra=_with_id_in_title(spec))
+        for spec in graph.nodes
+    ]
+    return rename(replace(graph, nodes=nodes), new_ids)
 
 
 def _with_id_in_title(spec: NodeSpec) -> Mapping[str, Any]:
@@ -249,49 +225,11 @@ def _with_id_in_title(spec: NodeSpec) -> Mapping[str, Any]:
     return {NAME: {"api": {"_meta": {"title": f"{spec.id} {title}".strip()}}}}
 
 
-def _incoming(graph: NodeGraph) -> Mapping[str, list[Edge]]:
-    found: dict[str, list[Edge]] = {}
-    for edge in graph.edges:
-        found.setdefault(edge.target, []).append(edge)
-    return found
-
-
-def _signature(spec: NodeSpec, incoming: Sequence[Edge], base_ids: Mapping[str, str] | None) -> Any:
-    """Return a key of a node's class, values and links; `base_ids` maps the ids of its sources to those of the base."""
-    links = sorted(
-        (edge.input, edge.source if base_ids is None else base_ids.get(edge.source, ""), edge.port) for edge in incoming
-    )
-    return spec.type, json.dumps(spec.params, sort_keys=True, default=repr), tuple(links)
-
-
-def _ambiguous_variables(graph: NodeGraph, definitions: Definitions) -> Collection[str]:
-    """Return the unassigned variables whose name the dumped code would assign to another node."""
-    undefined = {_undefined(edge) for edge in graph.edges if edge.source not in graph.by_id} - {""}
-    if not undefined:
-        return ()
-    code = dump_code(replace(graph, edges=[]), definitions)
-    return undefined & {name for match in re.finditer(_ASSIGNED, code) for name in match[1].split(", ")}
-
-
-def _undefined(edge: Edge) -> str:
-    """Return the unassigned variable that the code of a link names; empty if it is assigned."""
-    return str(fields_of(edge.extra.get(NAME)).get("undefined") or "")
-
-
-def _with_variables_corrected(graph: NodeGraph, code: str) -> tuple[NodeGraph, list[Repair]]:
+def _with_variables_corrected(graph: NodeGraph) -> tuple[NodeGraph, list[Repair]]:
     """Return the workflow with unassigned variables replaced by similar ones with the same digits, and the repairs."""
     if all(edge.source in graph.by_id for edge in graph.edges):
         return graph, []
-    assigned: dict[str, tuple[str, int]] = {}
-    for spec, statement in zip(graph.nodes, ast.parse(code).body, strict=True):
-        targets = statement.targets if isinstance(statement, ast.Assign) else []
-        for target in targets:
-            names = target.elts if isinstance(target, ast.Tuple) else [target]
-            assigned |= {
-                target_name.id: (spec.id, port)
-                for port, target_name in enumerate(names)
-                if isinstance(target_name, ast.Name)
-            }
+    assigned: dict[str, tuple[str, int]] = fields_of(graph.extra.get(NAME)).get("variables", {})
     similar: dict[str, str] = {}
     edges, repairs = list(graph.edges), list[Repair]()
     for index, edge in enumerate(edges):

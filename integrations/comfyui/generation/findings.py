@@ -56,36 +56,27 @@ def lines_in(found: Sequence[str]) -> list[int]:
 
 def _unused_parts(graph: NodeGraph, draft: Draft) -> Iterator[Issue]:
     """Yield an issue for each connected part of the workflow without an output node, as its results are not used."""
-    parents = {each: each for each in graph.by_id}
+    import networkx as nx  # not at import: only designs need it
 
-    def root(node_id: str) -> str:
-        while parents[node_id] != node_id:
-            parents[node_id] = parents[parents[node_id]]
-            node_id = parents[node_id]
-        return node_id
-
-    for edge in graph.edges:
-        if edge.source in parents and edge.target in parents:
-            parents[root(edge.source)] = root(edge.target)
-    classes = [(spec, draft.definitions.get(spec.type)) for spec in graph.nodes]
-    if not any(each is not None and each.output_node for _, each in classes):
+    classes = {spec.id: draft.definitions.get(spec.type) for spec in graph.nodes}
+    if not any(each is not None and each.output_node for each in classes.values()):
         return  # the check reports a workflow without any output
-    ends = {root(spec.id) for spec, each in classes if each is None or each.output_node}
-    unused: dict[str, list[str]] = {}
-    for spec in graph.nodes:
-        if root(spec.id) not in ends:
-            unused.setdefault(root(spec.id), []).append(spec.id)
-    for ids in unused.values():
-        yield Issue("unconnected", f"nothing that is saved or shown comes of it ({shorten(ids)})", ids[0])
+    links: nx.Graph[str] = nx.Graph()
+    links.add_nodes_from(classes)
+    links.add_edges_from((edge.source, edge.target) for edge in graph.edges if {edge.source, edge.target} <= {*classes})
+    for part in nx.connected_components(links):
+        if all(each is not None and not each.output_node for each in map(classes.__getitem__, part)):
+            ids = [node_id for node_id in classes if node_id in part]
+            yield Issue("unconnected", f"nothing that is saved or shown comes of it ({shorten(ids)})", ids[0])
 
 
 def _place(issue: Issue, draft: Draft) -> str:
     """Return the line and the class that an issue is about, as the beginning of a finding."""
     node_id = issue.where.rpartition(" → ")[2]
     number = draft.numbers.get(node_id)
-    return (
-        f"line {number} ({draft.graph.by_id[node_id].type}): " if number else f"{issue.where}: " if issue.where else ""
-    )
+    if number:
+        return f"line {number} ({draft.graph.by_id[node_id].type}): "
+    return f"{issue.where}: " if issue.where else ""
 
 
 def _remedy(issue: Issue, draft: Draft) -> str:
@@ -96,39 +87,26 @@ def _remedy(issue: Issue, draft: Draft) -> str:
     match issue.code:
         case "missing-param" | "undefined-variable" | "wrong-type":
             inputs = definition.inputs.values() if definition else ()
-            input_definition = next(
-                (
-                    candidate
-                    for candidate in inputs
-                    if issue.message.startswith((repr(candidate.name), f"{candidate.name}:"))
-                ),
-                None,
-            )
-            return (
-                _input_remedy(input_definition, node_id, draft)
-                if input_definition
-                else ". Do: assign it in a line before, or use another"
-            )
+            said = next((each for each in inputs if issue.message.startswith((repr(each.name), f"{each.name}:"))), None)
+            return _input_remedy(said, node_id, draft) if said else ". Do: assign it in a line before, or use another"
         case "unknown-type" if "did you mean" not in issue.message:
             return ". Do: take one of the classes that you were told of, or leave the line out"
-        case "illegal-param":
-            return ". Do: leave it out, or give what it has instead"
         case "no-output":
-            output_classes = [name for name, each in draft.definitions.classes.items() if each.output_node]
-            available_types = {kind for other in draft.graph.by_id.values() for kind in _outputs(other.type, draft)}
-            fitting = [
-                name for name in output_classes if _required_types(name, draft) & available_types
-            ] or output_classes
+            classes = [name for name, each in draft.definitions.classes.items() if each.output_node]
+            there = {kind for other in draft.graph.by_id.values() for kind in _outputs(other.type, draft)}
+            fitting = [name for name in classes if _required_types(name, draft) & there] or classes
             fitting.sort(key=lambda name: not name.startswith(("Save", "Preview")))
             return f". Do: add a last line with one of {shorten(fitting, 5)}"
-        case "unconnected":
-            return ". Do: use what it gives, or leave its lines out"
-        case "port-out-of-range":
-            return ". Do: use another variable"
-        case "cycle":
-            return ". Do: have one of them take something else"
-        case _:
-            return ""
+        case code:
+            return _REMEDIES.get(code, "")
+
+
+_REMEDIES = {
+    "illegal-param": ". Do: leave it out, or give what it has instead",
+    "unconnected": ". Do: use what it gives, or leave its lines out",
+    "port-out-of-range": ". Do: use another variable",
+    "cycle": ". Do: have one of them take something else",
+}
 
 
 def _input_remedy(input_definition: InputDefinition, node_id: str, draft: Draft) -> str:
@@ -144,12 +122,8 @@ def _input_remedy(input_definition: InputDefinition, node_id: str, draft: Draft)
     if variables:
         return f". Do: {input_definition.name}=one of {shorten(variables)}"
     classes = draft.definitions.classes
-    sources = givers(input_definition.type, classes, classes, 4)
-    return (
-        f". Do: add a line with one of {', '.join(sources)}, and {input_definition.name}=what it gives"
-        if sources
-        else ""
-    )
+    sources = ", ".join(givers(input_definition.type, classes, classes, 4))
+    return f". Do: add a line with one of {sources}, and {input_definition.name}=what it gives" if sources else ""
 
 
 def _outputs(type_name: str, draft: Draft) -> Sequence[str]:
@@ -159,8 +133,4 @@ def _outputs(type_name: str, draft: Draft) -> Sequence[str]:
 
 def _required_types(type_name: str, draft: Draft) -> set[str]:
     definition = draft.definitions.get(type_name)
-    return (
-        {input_definition.type for input_definition in definition.inputs.values() if input_definition.required}
-        if definition
-        else set()
-    )
+    return {each.type for each in definition.inputs.values() if each.required} if definition else set()

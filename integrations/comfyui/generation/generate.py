@@ -9,13 +9,15 @@ from typing import Any
 
 from operad.configs.capabilities import Trust
 from operad.configs.generation import DESIGNER, NOTHING, Designer
+from operad.flows.generation.prompts import CHARACTERS_A_TOKEN
 from operad.flows.generation.stage import ROUNDS
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.repair.containers import rename
 from operad.integrations.comfyui.definitions import definitions_from
 from operad.integrations.comfyui.formats import Definitions, dump_code, restored
 from operad.integrations.comfyui.generation.designer import CODE, KnowsClasses
 from operad.integrations.comfyui.generation.drafts import MAX_LINES, read_lines
-from operad.integrations.comfyui.generation.prompts import CODE_TOKENS, fits
+from operad.integrations.comfyui.generation.prompts import CODE_TOKENS
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.keys_in_text import name_keys
@@ -48,34 +50,19 @@ def continued(code: str, before: str, base: NodeGraph) -> NodeGraph:
     before_graph = read_lines(before, Definitions(), NodeGraph(name=base.name)).graph
     changed = read_lines(code, Definitions(), before_graph).graph
     hidden = [spec for spec in base.nodes if spec.id not in before_graph.by_id]
-    changed = _with_free_ids(changed, {spec.id for spec in hidden})
-    restored_graph = restored(replace(changed, nodes=[*changed.nodes, *hidden]), base)
-    base_nodes = base.by_id
-    unchanged = {
-        spec.id for spec in changed.nodes if spec.id in before_graph.by_id and _is_same(spec.id, changed, before_graph)
-    }
-    unchanged |= {spec.id for spec in hidden}
+    taken = {*changed.by_id, *(spec.id for spec in hidden)}
+    free = (number for number in map(str, count(1)) if number not in taken)
+    changed = rename(changed, {spec.id: next(free) for spec in hidden if spec.id in changed.by_id})
+    whole = restored(replace(changed, nodes=[*changed.nodes, *hidden]), base)
+    kept = {spec.id for spec in hidden} | {spec.id for spec in changed.nodes if _is_same(spec, before_graph)}
     return replace(
-        restored_graph,
-        nodes=[base_nodes[spec.id] if spec.id in unchanged else spec for spec in restored_graph.nodes],
-        name=base.name,
+        whole, nodes=[base.by_id[spec.id] if spec.id in kept else spec for spec in whole.nodes], name=base.name
     )
 
 
-def _is_same(node_id: str, changed: NodeGraph, before: NodeGraph) -> bool:
-    changed_node, node_before = changed.by_id[node_id], before.by_id[node_id]
-    return (changed_node.type, changed_node.params) == (node_before.type, node_before.params)
-
-
-def _with_free_ids(graph: NodeGraph, taken: set[str]) -> NodeGraph:
-    used = {*taken, *graph.by_id}
-    free = (number for number in map(str, count(1)) if number not in used)
-    ids = {node_id: next(free) for node_id in graph.by_id if node_id in taken}
-    if not ids:
-        return graph
-    nodes = [replace(spec, id=ids.get(spec.id, spec.id)) for spec in graph.nodes]
-    edges = [replace(e, source=ids.get(e.source, e.source), target=ids.get(e.target, e.target)) for e in graph.edges]
-    return replace(graph, nodes=nodes, edges=edges)
+def _is_same(spec: NodeSpec, before: NodeGraph) -> bool:
+    old = before.by_id.get(spec.id)
+    return old is not None and (spec.type, spec.params) == (old.type, old.params)
 
 
 COMFYUI_DESIGNER = Path(__file__).parent / "designer.yaml"
@@ -135,10 +122,10 @@ class ComfyDesigner(Designer):
         if not base.nodes:
             return job
         code = code_of(base, self._definitions)
-        if not fits(code) or len(base.nodes) > MAX_LINES:
+        if len(code) > CHARACTERS_A_TOKEN * CODE_TOKENS or len(base.nodes) > MAX_LINES:
             raise InputError(
                 f"{base.name}: its code has {len(code):,} characters and {len(base.nodes):,} nodes; a model is shown "
-                f"{4 * CODE_TOKENS:,} and {MAX_LINES} at most: change a part of it"
+                f"{CHARACTERS_A_TOKEN * CODE_TOKENS:,} and {MAX_LINES} at most: change a part of it"
             )
         return job.model_copy(
             update={"inputs": {**job.inputs, CODE: code, ROUNDS: [name_keys(each).text for each in base.instructions]}}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from operad.flows.generation.prompts import CHARACTERS_A_TOKEN
 from operad.runtime.values.text import fence
 
 SELECT_TOKENS = 6_000
@@ -74,8 +73,3 @@ def numbered(lines: Sequence[str], numbers: Iterable[int] | None = None) -> str:
     wanted = range(1, len(lines) + 1) if numbers is None else dict.fromkeys(numbers)
     shown = [f"{number}: {lines[number - 1]}" for number in wanted if 1 <= number <= len(lines)]
     return fence("\n".join(shown)) if shown else ""
-
-
-def fits(code: str) -> bool:
-    """Return whether code can be shown as a whole."""
-    return len(code) <= CHARACTERS_A_TOKEN * CODE_TOKENS

@@ -5,8 +5,9 @@ The changes of a rule are kept if the workflow then has fewer issues, and droppe
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from difflib import get_close_matches
 from typing import Any
@@ -15,21 +16,19 @@ from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.repair.state import Repair
 from operad.integrations.comfyui.formats import Definitions, InputDefinition, NodeDefinition, check
+from operad.integrations.comfyui.formats.code import undefined_in
 from operad.integrations.comfyui.formats.definitions import COMBO, accepts
-from operad.integrations.comfyui.formats.written import NAME
-from operad.runtime.values.near_names import MOST_COMPARED
+from operad.runtime.graph.schedule import reachable
+from operad.runtime.values.near_names import Hints
 
 _CLASS_CUTOFF, _INPUT_CUTOFF, _OPTION_CUTOFF = 0.75, 0.6, 0.8
 """Minimum similarity, from 0 to 1, of a name to the class, input or option that replaces it."""
-
-_LONGEST_NAME = 200
-"""Maximum number of characters of a name for which similar names are searched."""
 
 _FILE = re.compile(r"\.\w{1,12}$")
 _UPLOAD = "upload"
 
 
-def near_names(name: str, known: Sequence[str], cutoff: float) -> list[str]:
+def near_names(name: str, known: Collection[str], cutoff: float) -> list[str]:
     """Return the known names that a name may mean: the only one that differs in case and signs, or similar ones.
 
     Args:
@@ -37,8 +36,6 @@ def near_names(name: str, known: Sequence[str], cutoff: float) -> list[str]:
         known: Known names.
         cutoff: Minimum similarity, from 0 to 1.
     """
-    if len(name) > _LONGEST_NAME:
-        return []
     plain = [known_name for known_name in known if _normalized(known_name) == _normalized(name)]
     return plain if len(plain) == 1 else get_close_matches(name, known, 5, cutoff)
 
@@ -52,21 +49,18 @@ class Mended:
         definitions: The classes of the server.
         there: Classes of the existing workflow, which are not replaced even if the server lacks them.
         repairs: Repairs so far.
+        hints: Limit of the search for near names.
     """
 
     graph: NodeGraph
     definitions: Definitions
     there: frozenset[str] = frozenset()
     repairs: list[Repair] = field(default_factory=list[Repair])
-    _left: int = MOST_COMPARED
+    hints: Hints = field(default_factory=Hints)
 
-    def near(self, name: str, known: Iterable[str], cutoff: float) -> list[str]:
+    def near(self, name: str, known: Collection[str], cutoff: float) -> list[str]:
         """Return `near_names`, or nothing once the comparisons allowed for a workflow are used up."""
-        known = list(known)
-        if len(known) > self._left:
-            return []
-        self._left -= len(known)
-        return near_names(name, known, cutoff)
+        return near_names(name, known, cutoff) if self.hints.allow(name, known) else []
 
 
 def mend(
@@ -88,37 +82,44 @@ def mend(
         if not issues_before:
             break
         before, repairs = mended.graph, list(mended.repairs)
-        mended.graph = _with_unchanged(rule(mended), before, unchanged)
-        issues_after = len(check(mended.graph, definitions)) if mended.graph is not before else issues_before
+        changed = _with_unchanged(rule(mended), before, unchanged)
+        if changed == before:
+            continue
+        issues_after = len(check(changed, definitions))
         # a class that becomes known may reveal further issues
-        if mended.graph is not before and issues_after >= issues_before and rule is not _unknown_classes:
-            mended.graph, mended.repairs = before, repairs
+        if issues_after < issues_before or rule is _unknown_classes:
+            mended.graph, issues_before = changed, issues_after
         else:
-            issues_before = issues_after
+            mended.repairs = repairs
     return mended.graph, [repair for repair in mended.repairs if repair.where not in unchanged]
 
 
 def _unchanged_nodes(graph: NodeGraph, base: NodeGraph) -> frozenset[str]:
     """Return the ids of nodes with the same class, parameters and incoming links as in the base."""
-
-    def links(each: NodeGraph) -> Mapping[str, list[tuple[str, int, str]]]:
-        found: dict[str, list[tuple[str, int, str]]] = {}
-        for edge in each.edges:
-            found.setdefault(edge.target, []).append((edge.source, edge.port, edge.input))
-        return {node_id: sorted(listed) for node_id, listed in found.items()}
-
-    links_now, links_before, base_nodes = links(graph), links(base), base.by_id
+    links_now, links_before = incoming(graph), incoming(base)
     return frozenset(
         spec.id
         for spec in graph.nodes
-        if (old := base_nodes.get(spec.id)) is not None
-        and (old.type, old.params, links_before.get(spec.id)) == (spec.type, spec.params, links_now.get(spec.id))
+        if (old := base.by_id.get(spec.id)) is not None
+        and signature(spec, links_now.get(spec.id, ())) == signature(old, links_before.get(spec.id, ()))
     )
 
 
+def incoming(graph: NodeGraph) -> Mapping[str, list[Edge]]:
+    """Return the links of a workflow by the ids of their targets."""
+    found: dict[str, list[Edge]] = {}
+    for edge in graph.edges:
+        found.setdefault(edge.target, []).append(edge)
+    return found
+
+
+def signature(spec: NodeSpec, links: Sequence[Edge], ids: Mapping[str, str] | None = None) -> Any:
+    """Return a key of a node's class, values and incoming links; `ids` replaces the ids of its sources."""
+    sources = ((edge.input, edge.source if ids is None else ids.get(edge.source, ""), edge.port) for edge in links)
+    return spec.type, json.dumps(spec.params, sort_keys=True, default=repr), tuple(sorted(sources))
+
+
 def _with_unchanged(graph: NodeGraph, before: NodeGraph, unchanged: frozenset[str]) -> NodeGraph:
-    if graph is before or not unchanged:
-        return graph
     old_nodes = before.by_id
     nodes = [old_nodes[spec.id] if spec.id in unchanged else spec for spec in graph.nodes]
     edges = [edge for edge in before.edges if edge.target in unchanged]
@@ -132,10 +133,10 @@ def _assigned_later(mended: Mended) -> NodeGraph:
     """Accept variables that a later line assigns, as the lines are put in order afterwards."""
     graph, edges = mended.graph, list(mended.graph.edges)
     for place, edge in enumerate(edges):
-        if _undefined(edge) and edge.source in graph.by_id and edge.source not in _successors(edges, edge.target):
+        if undefined_in(edge) and edge.source in graph.by_id and edge.source not in _successors(edges, edge.target):
             edges[place] = replace(edge, extra={})
-            mended.repairs.append(Repair("order", edge.target, f"{edge.input}: {_undefined(edge)}", "assigned later"))
-    return _with_edges(graph, edges)
+            mended.repairs.append(Repair("order", edge.target, f"{edge.input}: {undefined_in(edge)}", "assigned later"))
+    return replace(graph, edges=edges)
 
 
 def _unknown_classes(mended: Mended) -> NodeGraph:
@@ -159,7 +160,7 @@ def _unknown_classes(mended: Mended) -> NodeGraph:
             name = max(similar[spec.type], key=fits)  # the first of equally fitting ones, which is the most similar
             nodes[index] = replace(spec, type=name)
             mended.repairs.append(Repair("class", spec.id, f"{spec.type} → {name}", "the nearest that fits"))
-    return replace(graph, nodes=nodes) if nodes != list(graph.nodes) else graph
+    return replace(graph, nodes=nodes)
 
 
 def _wrong_outputs(mended: Mended) -> NodeGraph:
@@ -171,7 +172,7 @@ def _wrong_outputs(mended: Mended) -> NodeGraph:
             edges[index] = replace(edge, port=matching[0])
             what = f"{edge.input}: output {edge.port} → {matching[0]}"
             mended.repairs.append(Repair("output", edge.target, what, f"the only one of type {input_definition.type}"))
-    return _with_edges(graph, edges)
+    return replace(graph, edges=edges)
 
 
 def _unknown_inputs(mended: Mended) -> NodeGraph:
@@ -189,12 +190,8 @@ def _unknown_inputs(mended: Mended) -> NodeGraph:
         given = {*params, *(edge.input for _, edge in links)}
         for link_index, edge in links:
             if definition.input(edge.input) is None:
-                free = [
-                    input_definition
-                    for input_definition in definition.inputs.values()
-                    if input_definition.name not in given
-                ]
-                free = [candidate for candidate in free if _takes(mended, candidate, edge)]
+                free = [each for each in definition.inputs.values() if each.name not in given]
+                free = [each for each in free if _takes(mended, each, edge)]
                 if name := _meant_input(mended, edge.input, free):
                     edges[link_index] = replace(edge, input=name)
                     given.add(name)
@@ -210,7 +207,7 @@ def _unknown_inputs(mended: Mended) -> NodeGraph:
                 mended.repairs.append(Repair("input", spec.id, f"{old} → {name}", "the nearest that is free"))
         if params != spec.params:
             nodes[index] = replace(spec, params=params)
-    return _with_edges(replace(graph, nodes=nodes) if nodes != list(graph.nodes) else graph, edges)
+    return replace(graph, nodes=nodes, edges=edges)
 
 
 def _unknown_options(mended: Mended) -> NodeGraph:
@@ -265,29 +262,21 @@ def _missing_links(mended: Mended) -> NodeGraph:
     edges = list(graph.edges)
     for spec in graph.nodes:
         definition = mended.definitions.get(spec.type)
-        for input_definition in definition.inputs.values() if definition else ():
-            present = [
-                index
-                for index, edge in enumerate(edges)
-                if (edge.target, edge.input) == (spec.id, input_definition.name)
-            ]
+        for each in definition.inputs.values() if definition else ():
+            present = [index for index, edge in enumerate(edges) if (edge.target, edge.input) == (spec.id, each.name)]
             undefined = [index for index in present if edges[index].source not in graph.by_id]
-            missing = (
-                input_definition.required
-                and not input_definition.is_widget
-                and not present
-                and input_definition.name not in fields_of(spec.params)
-            )
-            if input_definition.is_dynamic or "*" in input_definition.type or not (missing or undefined):
+            is_given = present or each.name in fields_of(spec.params)
+            missing = each.required and not each.is_widget and not is_given
+            if each.is_dynamic or "*" in each.type or not (missing or undefined):
                 continue
-            candidates = _fitting_outputs(mended, edges, spec, input_definition)
+            candidates = _fitting_outputs(mended, edges, spec, each)
             if len(candidates) == 1:
                 source, port = candidates[0]
                 edges = [edge for index, edge in enumerate(edges) if index not in undefined]
-                edges.append(Edge(source, spec.id, port, input_definition.name))
-                what = f"{input_definition.name}: output {port} of node {source}"
-                mended.repairs.append(Repair("link", spec.id, what, f"the only one of type {input_definition.type}"))
-    return _with_edges(graph, edges)
+                edges.append(Edge(source, spec.id, port, each.name))
+                what = f"{each.name}: output {port} of node {source}"
+                mended.repairs.append(Repair("link", spec.id, what, f"the only one of type {each.type}"))
+    return replace(graph, edges=edges)
 
 
 RULES: Sequence[Callable[[Mended], NodeGraph]] = (
@@ -353,28 +342,15 @@ def _with_values(mended: Mended, values: Callable[[NodeSpec, NodeDefinition], Ma
         else spec
         for spec in mended.graph.nodes
     ]
-    return replace(mended.graph, nodes=nodes) if nodes != list(mended.graph.nodes) else mended.graph
-
-
-def _with_edges(graph: NodeGraph, edges: Sequence[Edge]) -> NodeGraph:
-    return replace(graph, edges=edges) if list(edges) != list(graph.edges) else graph
-
-
-def _undefined(edge: Edge) -> str:
-    """Return the unassigned variable that the code of a link names; empty if it is assigned."""
-    return str(fields_of(edge.extra.get(NAME)).get("undefined") or "")
+    return replace(mended.graph, nodes=nodes)
 
 
 def _successors(edges: Iterable[Edge], node_id: str) -> set[str]:
+    """Return a node and all its direct and indirect successors."""
     targets: dict[str, list[str]] = {}
     for edge in edges:
         targets.setdefault(edge.source, []).append(edge.target)
-    to_visit, seen = [node_id], {node_id}
-    while to_visit:
-        new = [successor for successor in targets.get(to_visit.pop(), ()) if successor not in seen]
-        seen.update(new)
-        to_visit += new
-    return seen
+    return reachable([node_id], lambda each: targets.get(each, ()))
 
 
 def digits(name: str) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
@@ -48,6 +49,9 @@ def _write_trigger(trigger: list[Any], params: Fields) -> Fields:
     """Return the data of a trigger; `trigger` has the values of `Trigger`, in order."""
     kind, method, content_type, inputs, status, response = [*trigger, *_TRIGGER_DEFAULTS[len(trigger) :]][:6]
     data: Fields = {"type": next((each for each, name in TRIGGERS.items() if name == kind), "trigger-plugin")}
+    if kind == "schedule" and (cron := trigger[_CRON:]):
+        times = {"mode": "cron", "frequency": None, "visual_config": None} | _visual(text_of(cron[0]))
+        return {**data, **times, "cron_expression": cron[0], "timezone": [*cron, "UTC"][1]}
     if kind != "webhook":
         return data
     kinds, defaults = dict(pairs_of(params.get("variables"))), fields_of(params.get("defaults"))
@@ -62,15 +66,56 @@ def _write_trigger(trigger: list[Any], params: Fields) -> Fields:
     return data
 
 
-_TRIGGER_DEFAULTS: list[Any] = ["webhook", "get", "application/json", [], 200, ""]
+_TRIGGER_DEFAULTS: list[Any] = ["webhook", "get", "application/json", [], 200, "", "", 0]
+_CRON = len(_TRIGGER_DEFAULTS)
+
+
+def cron_of(data: Fields) -> str:
+    """Return the times of a schedule as a cron expression; empty if the file has none."""
+    if data.get("mode") == "cron":
+        return " ".join(text_of(data.get("cron_expression") or "").split())
+    visual = fields_of(data.get("visual_config"))
+    minute, hour = visual.get("on_minute", 0), "*"
+    if data.get("frequency") != "hourly":
+        at = re.fullmatch(r"\s*(\d{1,2}):(\d{2})\s*([AaPp])[Mm]\s*", text_of(visual.get("time") or "12:00 AM"))
+        if at is None:
+            return ""
+        minute, hour = int(at[2]), str(int(at[1]) % 12 + (12 if at[3] in "Pp" else 0))
+    days = ["L" if each == "last" else text_of(each) for each in list_of(visual.get("monthly_days"))]
+    weekdays = [text_of(each) for each in list_of(visual.get("weekdays"))]
+    day = ",".join(days) or "1" if data.get("frequency") == "monthly" else "*"
+    weekday = ",".join(weekdays) or "*" if data.get("frequency") == "weekly" else "*"
+    return f"{minute} {hour} {day} * {weekday}"
+
+
+def _visual(cron: str) -> Fields:
+    """Return the fields of a schedule that Dify's form can show; none for any other."""
+    found = re.fullmatch(r"(\d+) (\*|\d+) (\*|[\dL,]+) \* (\*|[a-z,]+)", cron)
+    if found is None or (found[3] != "*" and found[4] != "*"):
+        return {}
+    minute, hour, days, weekdays = found.groups()
+    if hour == "*":
+        config: Fields = {"on_minute": int(minute)}
+        frequency = "hourly" if days == weekdays == "*" else ""
+    else:
+        config = {"time": f"{(int(hour) - 1) % 12 + 1}:{minute:0>2} {'PM' if int(hour) >= 12 else 'AM'}"}
+        frequency = "monthly" if days != "*" else "weekly" if weekdays != "*" else "daily"
+    if days != "*":
+        config["monthly_days"] = ["last" if each == "L" else int(each) for each in days.split(",") if each]
+    if weekdays != "*":
+        config["weekdays"] = weekdays.split(",")
+    return {"mode": "visual", "frequency": frequency, "visual_config": config} if frequency else {}
 
 
 def _read_trigger(kind: str, data: Fields, node_context: NodeContext) -> Fields:
     """Return the inputs that a trigger gives, and its place in the request if it is a webhook."""
     outside = [[name, outside_type(name)] for name in node_context.names.outside]
     read = list(node_context.names.of_start)
+    if kind == "schedule":
+        zone = text_of(data.get("timezone") or "UTC")
+        return {"variables": outside, "trigger": [kind, *_TRIGGER_DEFAULTS[1:], cron_of(data), zone]}
     if kind != "webhook":
-        own = [[name, "any"] for name in read if _is_own_input(name)] if kind == "event" else []
+        own = [[name, "any"] for name in read if _is_own_input(name)]
         defaults = {"defaults": dict.fromkeys(name for name, _ in own)} if own else {}
         return {"variables": [*own, *outside], "trigger": [kind], **defaults}
     content_type = text_of(data.get("content_type") or "application/json")
