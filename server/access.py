@@ -24,7 +24,7 @@ _logger = logging.getLogger("operad.access")
 class AccessLog:
     """Middleware that logs each request at its end, at INFO, to the logger ``operad.access``.
 
-    A line has the client's address, the name of its key, the method, the path without its query, the status, the
+    A line has the client's address, the name of its user or key, the method, the path without its query, the status, the
     duration, and the id of the run. The status is 499 if the client disconnected before there was one.
 
     Args:

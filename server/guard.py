@@ -5,19 +5,22 @@ from __future__ import annotations
 import asyncio
 import re
 import time
-from collections.abc import MutableMapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, MutableMapping, Sequence
 from typing import Any
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.valid_json import to_json
-from operad.server.access import App, Message, Receive, Send
+from operad.server.access import App, Message, Receive, Scope, Send
 from operad.server.addresses import address_group
 from operad.server.bounds import Bounds
-from operad.server.keys import Caller, Key, find_key
+from operad.server.keys import Caller, Key, User, find_key
 from operad.server.problems import RefusedError
 
-OPEN = frozenset({"/", "/healthz"})
-"""Paths that need no key, because their content is not secret."""
+OPEN = frozenset({"/", "/healthz", "/inbox"})
+"""Paths that need no key, because their content is not secret. Where the host application signs users in, only /healthz is open."""
+
+Authenticate = Callable[[Scope], Awaitable[User]]
+"""Function that returns the user of a request, or raises `RefusedError`."""
 
 WRONG_KEYS = 20
 """Maximum number of wrong keys that an address may send in a minute; further ones are answered 429."""
@@ -56,6 +59,8 @@ class Guard:
             names its own host.
         bounds: Limits on the size of bodies and the number of requests.
         origins: Origins, other than its own, whose pages may send requests.
+        authenticate: Function that finds the user of a request, instead of keys; None for keys.
+        signed: Paths whose requests the application checks itself, by a signature.
     """
 
     def __init__(
@@ -65,12 +70,17 @@ class Guard:
         hosts: Sequence[str] | None,
         bounds: Bounds,
         origins: Sequence[str] = (),
+        authenticate: Authenticate | None = None,
+        signed: Collection[str] = (),
     ) -> None:
         self._app = app
+        self._signed = signed
         self._keys = keys
         self._hosts = hosts
         self._bounds = bounds
         self._origins = frozenset(origins)
+        self._authenticate = authenticate
+        self._open = OPEN if authenticate is None else frozenset({"/healthz"})
         self._requests = _PerMinute(bounds.requests_a_minute)
         self._wrong_keys = _PerMinute(WRONG_KEYS)
 
@@ -84,10 +94,16 @@ class Guard:
         headers = [(name.lower(), value) for name, value in scope["headers"]]
         try:
             self._check_host_and_origin(headers)
-            if scope["path"] not in OPEN:
-                key = self._check_key(headers, address_group((scope.get("client") or ("",))[0]))
-                scope["state"]["caller"] = Caller(key)
-                if seconds_left := self._requests.count(key.name if key else ""):
+            path = _path_below_mount(scope)
+            if path not in self._open:
+                if path in self._signed:
+                    user = None
+                elif self._authenticate is not None:
+                    user = await self._authenticate(scope)
+                else:
+                    user = self._check_key(headers, address_group((scope.get("client") or ("",))[0]))
+                scope["state"]["caller"] = Caller(user)
+                if seconds_left := self._requests.count(user.name if user else ""):
                     most = self._bounds.requests_a_minute
                     raise RefusedError(
                         429,
@@ -107,8 +123,8 @@ class Guard:
         if self._hosts is not None and _without_port(host) not in self._hosts:
             raise RefusedError(
                 403,
-                f"Host: {host[:200]!r} is not one of {', '.join(self._hosts)}; the server accepts only these names, "
-                "so that pages of other names cannot use it",
+                f"Host: {host[:200]!r} is not one of {', '.join(self._hosts)}; without keys or auth=, the server accepts "
+                "only these names, so that pages of other names cannot use it",
                 param="Host",
             )
         origins = [value.decode("latin-1").lower() for name, value in headers if name == b"origin"]
@@ -117,7 +133,8 @@ class Guard:
                 raise RefusedError(
                     403,
                     f"Origin: {origin[:200]!r}: pages of other origins may not use this server; "
-                    "call it from a program, or have the page's own server call it; --cors-origin allows an origin",
+                    "call it from a program, or have the page's own server call it; --cors-origin, or origins=, allows an "
+                    "origin. A proxy has to pass on the header Host",
                     param="Origin",
                 )
 
@@ -210,6 +227,13 @@ async def _refuse(problem: RefusedError, send: Send) -> None:
     pairs = [(name.lower().encode(), value.encode()) for name, value in (headers | problem.headers).items()]
     await send({"type": "http.response.start", "status": problem.status, "headers": pairs})
     await send({"type": "http.response.body", "body": body})
+
+
+def _path_below_mount(scope: Scope) -> str:
+    """Return the path of a request below the place where the application is mounted."""
+    path: str = scope["path"]
+    below = path.removeprefix(scope.get("root_path") or "")
+    return below if below.startswith("/") else path
 
 
 def _single_header(headers: Sequence[tuple[bytes, bytes]], wanted: bytes) -> bytes:

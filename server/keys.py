@@ -5,8 +5,8 @@ from __future__ import annotations
 import hashlib
 import hmac
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import KW_ONLY, dataclass
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -22,25 +22,37 @@ SHORTEST_KEY = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Key:
-    """A key that is accepted. The key itself is not kept.
+class User:
+    """A sender of requests whom the host application of a server knows.
+
+        User("ada", experts=frozenset({"Greeter"}), own_runs=True)
 
     Attributes:
-        name: Name, for the access log. Runs belong to the key that began them, by its name.
-        digest: SHA-256 of the key, in hexadecimal digits.
-        experts: Names of the experts that it may use; None for all.
-        own_runs: True if it sees only runs that it began.
+        name: Name, for the access log and for the record of answers. Runs belong to the user who began them, by this name.
+        experts: Names of the experts that the user may use; None for all.
+        own_runs: True if the user sees only runs that the user began.
     """
 
     name: str
-    digest: str
+    _: KW_ONLY
     experts: frozenset[str] | None = None
     own_runs: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Key(User):
+    """A key that is accepted, as a user with a name. The key itself is not kept.
+
+    Attributes:
+        digest: SHA-256 of the key, in hexadecimal digits.
+    """
+
+    digest: str = ""
 
     @classmethod
     def of(cls, text: str, name: str) -> Key:
         """Return the key with a text, for all experts and runs."""
-        return cls(name, digest(text.encode()))
+        return cls(name, digest=digest(text.encode()))
 
 
 @dataclass
@@ -48,30 +60,30 @@ class Caller:
     """Sender of a request.
 
     Attributes:
-        key: Its key; None if the server requires none.
+        user: Its user or key; None if the server requires none.
         run_id: Id of the run that the request is about, once it is known.
     """
 
-    key: Key | None = None
+    user: User | None = None
     run_id: str = ""
 
     @property
     def name(self) -> str:
-        """Name of its key; empty without one."""
-        return self.key.name if self.key else ""
+        """Name of its user or key; empty without one."""
+        return self.user.name if self.user else ""
 
     @property
     def limited(self) -> bool:
         """True if it may not see all runs."""
-        return self.key is not None and (self.key.own_runs or self.key.experts is not None)
+        return self.user is not None and (self.user.own_runs or self.user.experts is not None)
 
     def may_use(self, expert: str) -> bool:
         """Return True if it may use an expert."""
-        return self.key is None or self.key.experts is None or expert in self.key.experts
+        return self.user is None or self.user.experts is None or expert in self.user.experts
 
     def may_see(self, expert: str, session_id: str) -> bool:
         """Return True if it may see, answer, cancel and delete the runs of an expert in a session."""
-        own = self.key is None or not self.key.own_runs or owner_of(session_id) == self.key.name
+        own = self.user is None or not self.user.own_runs or owner_of(session_id) == self.user.name
         return own and self.may_use(expert)
 
     def session(self, session_id: str = "") -> str:
@@ -80,16 +92,35 @@ class Caller:
         The id of a session is stored with each of its runs, and so says whose they are after a restart as well.
         """
         bare = session_id.rpartition("/")[2] or new_id()
-        return f"{_OWNER}{self.key.name}/{bare}" if self.key else bare
+        owner = _KEY if isinstance(self.user, Key) else _USER
+        return f"{owner}{self.user.name}/{bare}" if self.user else bare
 
 
-_OWNER = "key:"
+def may_answer(name: str, people: Sequence[str]) -> bool:
+    """Return True if a sender may answer a question.
+
+    Args:
+        name: Name of the sender; empty if the server knows no names: anyone may answer then.
+        people: Names of the people who may answer; empty for anyone.
+    """
+    return not name or not people or name in people
+
+
+_KEY, _USER = "key:", "user:"
 
 
 def owner_of(session_id: str) -> str:
-    """Return the name of the key that a session belongs to; empty for none."""
+    """Return the name of the user or key that a session belongs to; empty for none."""
     owner, slash, _ = session_id.rpartition("/")
-    return owner.removeprefix(_OWNER) if slash and owner.startswith(_OWNER) else ""
+    kind = next((each for each in (_KEY, _USER) if slash and owner.startswith(each)), None)
+    return owner.removeprefix(kind) if kind else ""
+
+
+def caller_name(scope: Mapping[str, Any]) -> str:
+    """Return the name of the sender of a request, from its ASGI scope; empty if it is not known."""
+    state: dict[str, Any] = scope.get("state") or {}
+    caller: Caller | None = state.get("caller")
+    return caller.name if caller else ""
 
 
 class KeySpec(BaseModel):
@@ -155,7 +186,8 @@ def read_key_file(path: Path, experts: Sequence[str], others: Sequence[Key] = ()
         for other in keys:
             if other.name == name or other.digest == spec.sha256:
                 faults.report((name,), "duplicate-name", f"has the name or the hash of the key {other.name!r}")
-        keys.append(Key(name, spec.sha256, None if spec.experts is None else frozenset(spec.experts), spec.own_runs))
+        experts_of_key = None if spec.experts is None else frozenset(spec.experts)
+        keys.append(Key(name, experts=experts_of_key, own_runs=spec.own_runs, digest=spec.sha256))
     if faults:
         raise faults.error()
     if not document.data:

@@ -22,6 +22,7 @@ CODES = {
     413: "request_too_large",
     429: "too_many_requests",
     500: "internal_error",
+    501: "not_installed",
     502: "run_failed",
     503: "ending",
     504: "run_timeout",

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping, Sequence
+import logging
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cache, partial
 from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -21,7 +22,8 @@ from starlette.exceptions import HTTPException
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import HTTPConnection
 from starlette.responses import HTMLResponse
-from starlette.routing import Match, Route
+from starlette.routing import Match, Mount, Route
+from starlette.types import ASGIApp
 
 from operad.configs.faults import real_path
 from operad.runtime.durable.process_ids import version_here
@@ -33,14 +35,17 @@ from operad.server.addresses import LOOPBACK
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
+from operad.server.api.inbox import inbox_routes
 from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
+from operad.server.api.protocols.routes import protocol_routes
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs, ending_error
+from operad.server.api.schedules import Schedules
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import Guard
+from operad.server.guard import Authenticate, Guard
 from operad.server.keys import Key
-from operad.server.page_headers import HEADERS, content_policy
+from operad.server.page_headers import HEADERS, PageHeaders, content_policy
 from operad.server.problems import ErrorReply, RefusedError, error_reply, faults_error, json_reply
 
 if TYPE_CHECKING:
@@ -61,6 +66,10 @@ class McpDoor:
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
+        self.open()
+
+    def open(self) -> None:
+        """Let the next request start the server, also after `close`."""
         self._starting = asyncio.Lock()
         self._closing = asyncio.Event()
         self._sessions: StreamableHTTPSessionManager | None = None
@@ -96,19 +105,25 @@ class McpDoor:
             await self._closing.wait()
 
 
-# The page at `/`: the offered experts, and a chat. It sends requests to its own server only.
+# The pages: at `/`, the offered experts and a chat; at `/inbox`, open questions. They send requests to their own server only.
 
 
 @cache
-def page_reply() -> HTMLResponse:
-    """Return the page, whose content policy allows only its own style and script; it needs no key."""
-    text = (files("operad.server.api") / "page.html").read_text(encoding="utf-8")
+def page_reply(name: str) -> HTMLResponse:
+    """Return a page, whose content policy allows only its own style and script; it needs no key."""
+    text = (files("operad.server.api") / "bundle" / f"{name}.html").read_text(encoding="utf-8")
     headers = {**HEADERS, "cache-control": "no-cache", "content-security-policy": content_policy(text)}
     return HTMLResponse(text, headers=headers)
 
 
 _ABOUT = """Experts of operad, as chat models of the OpenAI protocol under `/v1` (chat completions and responses), as runs under `/runs`, and as tools of \
 an MCP server (streamable HTTP) under `/mcp`."""
+
+
+_NO_LIFESPAN = """the application is mounted without its lifespan: unfinished runs resume and schedules fire only from now on, the first request, \
+and runs in progress are cut off at the end of the process; pass it to the application around it: FastAPI(lifespan=served.lifespan)"""
+
+_logger = logging.getLogger(__name__)
 
 
 class Health(Value):
@@ -123,6 +138,19 @@ class Health(Value):
     stuck: tuple[str, ...] = ()
 
 
+class Pages(Protocol):
+    """Further pages of a server."""
+
+    @property
+    def app(self) -> ASGIApp:
+        """Application that answers their requests."""
+        ...
+
+    async def close(self) -> None:
+        """End the streams of the connected browsers."""
+        ...
+
+
 class Serving:
     """Server of experts, as an ASGI application.
 
@@ -130,6 +158,8 @@ class Serving:
         keys: Accepted keys, or their texts; empty to require no key.
         hosts: Hosts that requests may name; None for any.
         origins: Origins, other than its own, whose pages may use the server.
+        authenticate: Function that finds the user of a request, instead of keys.
+        pages: Function that returns the pages below `/view/`, given the runs; None for none.
 
     Attributes:
         runs: The runs.
@@ -144,25 +174,42 @@ class Serving:
         hosts: Sequence[str] | None = LOOPBACK,
         bounds: Bounds = DEFAULT_BOUNDS,
         origins: Sequence[str] = (),
+        authenticate: Authenticate | None = None,
+        pages: Callable[[Runs], Pages] | None = None,
     ) -> None:
-        if hosts is None and not keys:
+        if hosts is None and not keys and authenticate is None:
             raise InputError("a server for any host name needs keys, because any page and machine could use it")
         known = [Key.of(key, f"key-{n}") if isinstance(key, str) else key for n, key in enumerate(keys, 1)]
         self.runs = Runs(offers, bounds)
         self._door = McpDoor(self.runs)
+        self._pages = pages(self.runs) if pages else None
+        self._starting: asyncio.Task[None] | None = None
+        self._firing: asyncio.Task[None] | None = None
+        self._has_ended = False
         api = FastAPI(
             title="operad",
             openapi_url=None,
             docs_url=None,
             redoc_url=None,
-            lifespan=self._lifespan,
+            lifespan=self.lifespan,
             generate_unique_id_function=operation_id,
         )
-        routers = [PlainDoor(self.runs).router(), chat_routes(self.runs), response_routes(self.runs)]
+        routers = [
+            PlainDoor(self.runs).router(),
+            inbox_routes(self.runs),
+            chat_routes(self.runs),
+            response_routes(self.runs),
+        ]
         self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
         api.router.routes.extend(self._routes)  # `include_router` would build each route a second time
+        self._routes += (others := protocol_routes(self.runs))
+        api.router.routes.extend(others)
         api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
         api.router.routes.append(Route("/", _show_page, include_in_schema=False))
+        api.router.routes.append(Route("/inbox", _show_inbox, include_in_schema=False))
+        if self._pages is not None:
+            api.router.routes.append(Route("/view", _to_pages, include_in_schema=False))
+            api.router.routes.append(Mount("/view", PageHeaders(self._pages.app)))
         self._add_health(api)
         api.add_exception_handler(RefusedError, _on_refused)
         api.add_exception_handler(HTTPException, self._on_http_error)
@@ -174,20 +221,58 @@ class Serving:
             return json_reply(document(tuple(SeenRuns(self.runs, caller_of(request)).offers)))
 
         api.router.routes.append(Route("/openapi.json", describe, include_in_schema=False))
-        self.app = AccessLog(_with_cors(Guard(api, known, hosts, bounds, origins), origins))
+        signed = {f"/webhooks/{name}" for name, each in offers.items() if each.webhook and each.webhook.trigger.secret}
+        self.app = AccessLog(_with_cors(Guard(api, known, hosts, bounds, origins, authenticate, signed), origins))
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """Answer a request, as an ASGI application; the first one starts the server if its lifespan was not run."""
+        if scope["type"] == "http" and (self._starting is None or not self._starting.done()):
+            if self._starting is None:
+                _logger.warning(_NO_LIFESPAN)
+                self._starting = asyncio.ensure_future(self._start())
+            starting = self._starting
+            try:
+                await asyncio.shield(starting)
+            except Exception:
+                _logger.exception("the server could not start; the next request tries again")
+                if self._starting is starting:
+                    self._starting = None
+                refused = RefusedError(503, "the server could not start; its log says why; retry later", retry_after=5)
+                await error_reply(refused)(scope, receive, send)
+                return
+        await self.app(scope, receive, send)
 
     async def drain(self, grace: float) -> None:
         """Start no more runs, wait `grace` seconds for running ones, stop the rest, and close the MCP sessions."""
+        if self._firing is not None:
+            self._firing.cancel()
         await self.runs.end(grace)
         await self._door.close()
+        if self._pages is not None:
+            await self._pages.close()
 
     @asynccontextmanager
-    async def _lifespan(self, app: FastAPI) -> AsyncGenerator[None, None]:
-        await self.runs.take_up()
+    async def lifespan(self, app: object = None) -> AsyncGenerator[None, None]:
+        """Resume unfinished runs, fire schedules, and at the end stop the runs in progress; durable ones can be resumed.
+
+        A server does this for an application that is not mounted. Starlette and FastAPI do not for a mounted one: give it
+        to the application around it, ``FastAPI(lifespan=served.lifespan)``, or enter it in that application's own.
+        """
+        self._starting = asyncio.ensure_future(self._start())
+        await self._starting
         try:
             yield
         finally:
             await self.drain(0)
+            self._starting, self._has_ended = None, True
+
+    async def _start(self) -> None:
+        if self._has_ended:  # a server that is drained before it has started stays so
+            self._door.open()
+            self.runs.ending = False
+        await self.runs.take_up()
+        self.runs.start()
+        self._firing = asyncio.ensure_future(Schedules(self.runs).fire_until_end())
 
     def _add_health(self, api: FastAPI) -> None:
         @api.get(
@@ -231,8 +316,16 @@ def _with_cors(app: App, origins: Sequence[str]) -> App:
     )
 
 
+async def _to_pages(request: Request) -> Response:
+    return Response(status_code=307, headers={"Location": "view/"})  # relative, because a proxy may add a prefix
+
+
 async def _show_page(request: Request) -> Response:
-    return page_reply()
+    return page_reply("chat")
+
+
+async def _show_inbox(request: Request) -> Response:
+    return page_reply("inbox")
 
 
 def _document(api: FastAPI, names: Sequence[str], *, with_keys: bool) -> dict[str, Any]:
@@ -265,7 +358,9 @@ async def _on_invalid_request(request: Request, error: Exception) -> Response:
     schema = _body_type(request)
     faults = [(_place(fault, error.body), _fault_text(fault, schema)) for fault in error.errors()]
     if any(where == "body" for where, _ in faults):
-        faults.append(("body", "send a JSON object, with Content-Type: application/json"))
+        needed = [name for name, field in (schema.model_fields if schema else {}).items() if field.is_required()]
+        fields = f" with {' and '.join(needed)}" if needed else ""
+        faults.append(("body", f"send a JSON object{fields}, and the header Content-Type: application/json"))
     found = [each for each in dict.fromkeys(faults) if not any(where.startswith(f"{each[0]}.") for where, _ in faults)]
     return error_reply(faults_error(found))
 

@@ -19,7 +19,7 @@ from operad.server.api.plain import EVENTS, operation_id, refusals
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
-from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
+from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, sent_as, stream_answer
 from operad.server.problems import RefusedError, json_reply, refuse_faults
 from operad.server.streams import EventStream, reply_after
 
@@ -148,8 +148,9 @@ class _Reply:
         yield self._chunk({"role": "assistant", "content": ""})
         try:
             async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
-                async for piece in pieces:
-                    yield piece if isinstance(piece, bytes) else self._chunk({"content": piece})
+                async for text, event in pieces:
+                    if data := sent_as(text, event, lambda piece: self._chunk({"content": piece})):
+                        yield data
         except RefusedError as problem:
             yield f"data: {to_json(problem.body)}\n\n".encode()
             return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
@@ -173,19 +174,10 @@ def request_in(messages: Sequence[RoleAndText], param: str, before: Sequence[Tur
 
 def _turns(before: Sequence[Turn], messages: Sequence[RoleAndText]) -> Iterator[Turn]:
     """Yield the turns, with consecutive ones of the same role merged, as some models require."""
-    turns = [
-        *before,
-        *(Turn(role=role, text=text) for role, text in messages if role in ("user", "assistant") and text),
-    ]
-    for number, turn in enumerate(turns):
-        if number and turns[number - 1].role == turn.role:
-            continue
-        texts = [turn.text]
-        for other in turns[number + 1 :]:
-            if other.role != turn.role:
-                break
-            texts.append(other.text)
-        yield turn if len(texts) == 1 else Turn(role=turn.role, text="\n\n".join(texts))
+    said = (Turn(role=role, text=text) for role, text in messages if role in ("user", "assistant") and text)
+    for _, same in groupby([*before, *said], lambda turn: turn.role):
+        first, *others = same
+        yield Turn(role=first.role, text="\n\n".join(each.text for each in (first, *others))) if others else first
 
 
 def _text(message: ChatMessage) -> str:
@@ -196,9 +188,13 @@ def _text(message: ChatMessage) -> str:
 
 def question_text(run: ServedRun, question: Question, wrong: str = "") -> str:
     """Return a question as a message of the assistant; the next message of the user answers it."""
+    return f"{asked_text(question, wrong)}\n\n(run {run.id} asks under {question.id}; say the answer)"
+
+
+def asked_text(question: Question, wrong: str) -> str:
+    """Return a question with the form of its answer, after the fault of the last answer if there is one."""
     form = f" ({wanted})" if (wanted := describe_answer(question.schema_)) else ""
-    again = f"{wrong}; try again\n\n" if wrong else ""
-    return f"{again}{question.text}{form}\n\n(run {run.id} asks under {question.id}; say the answer)"
+    return f"{wrong}; try again\n\n{question.text}{form}" if wrong else f"{question.text}{form}"
 
 
 async def answered_run(runs: SeenRuns, turn: ChatTurn) -> tuple[ServedRun, str] | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 from typing import Any
@@ -55,6 +55,11 @@ class EventLog:
         """Size of the stored events as JSON, in bytes."""
         return self._bytes
 
+    @property
+    def entries(self) -> Sequence[Entry]:
+        """The events that are kept."""
+        return tuple(self._entries)
+
     def add(self, event: Event) -> None:
         """Add an event, and drop the oldest if the log is full."""
         entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())
@@ -65,12 +70,22 @@ class EventLog:
             self._bytes -= len(dropped.data)
             self._dropped = dropped.number
         self.last = entry.number
-        self._notify()
+        self.notify()
+
+    def events(self) -> Sequence[Event]:
+        """Return the stored events."""
+        return [entry.event for entry in self._entries if entry.event is not None]
 
     def close(self) -> None:
         """Close the log: no event will follow."""
         self._closed = True
-        self._notify()
+        self.notify()
+
+    def after(self, number: int) -> Sequence[Entry]:
+        """Return the events after a number, after an entry ``EventsMissed`` if some of them were dropped."""
+        missed = [_missed(number + 1, self._dropped)] if number < self._dropped else []
+        new = list(takewhile(lambda entry: entry.number > number, reversed(self._entries)))
+        return [*missed, *reversed(new)]
 
     async def follow(self, after: int = 0) -> AsyncGenerator[Entry, None]:
         """Yield the events after a number, as they are added, until the log is closed.
@@ -80,18 +95,15 @@ class EventLog:
         """
         while True:
             news, closed = self._changed, self._closed
-            if after < self._dropped:
-                yield _missed(after + 1, self._dropped)
-                after = self._dropped
-            new = list(takewhile(lambda entry, after=after: entry.number > after, reversed(self._entries)))
-            for entry in reversed(new):
+            for entry in self.after(after):
                 yield entry
                 after = entry.number
             if closed:
                 return
             await news.wait()
 
-    def _notify(self) -> None:
+    def notify(self) -> None:
+        """Wake the followers up; they get new events, if there are any."""
         news, self._changed = self._changed, asyncio.Event()
         news.set()
 

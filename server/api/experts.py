@@ -28,6 +28,7 @@ from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.run_checks import check_deps, check_start
 from operad.runtime.workflow.workflow import Workflow
+from operad.server.api.triggers import Starter, check_secret_of, starters_of_expert, starters_of_nodes
 from operad.server.problems import RefusedError
 
 if TYPE_CHECKING:
@@ -44,6 +45,8 @@ class Offer:
         ledger: Ledger of its runs; None if they are not durable.
         durable: Rule for deleting its finished runs.
         greeting: What users see before they write.
+        schedule: Times at which it starts by itself; None for none.
+        webhook: Requests by which it starts; None for none.
     """
 
     agent: Agent
@@ -52,6 +55,8 @@ class Offer:
     ledger: Ledger | None = None
     durable: DurableSpec | None = None
     greeting: Greeting = field(default_factory=Greeting)
+    schedule: Starter | None = None
+    webhook: Starter | None = None
 
     @property
     def name(self) -> str:
@@ -80,6 +85,7 @@ class Offer:
         inputs: Mapping[str, JsonValue],
         turns: Sequence[Turn] = (),
         session_id: str | None = None,
+        started_by: str = "",
     ) -> Job:
         """Return the job of a request.
 
@@ -99,7 +105,8 @@ class Offer:
                 "server's; leave them null, or run it there: operad run FILE --file PATH",
                 param="inputs",
             )
-        job = Job(goal=goal, context=context, inputs=given, turns=tuple(turns), session_id=session_id or new_id())
+        session = session_id or new_id()
+        job = Job(goal, context=context, inputs=given, turns=tuple(turns), session_id=session, started_by=started_by)
         if self.start is not None:
             try:
                 read_inputs(self.start.variables, job, self.start.defaults)
@@ -107,6 +114,18 @@ class Offer:
                 where = "" if given else "; POST /runs and the MCP tool take `inputs`, chats do not"
                 raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
+
+    def scheduled_job(self, at: str) -> Job:
+        """Return the job of a firing of the schedule, which must exist.
+
+        Args:
+            at: The time of the schedule.
+
+        Raises:
+            RefusedError: The inputs of the schedule do not fit the workflow.
+        """
+        assert self.schedule is not None  # noqa: S101 - asked only of offers with a schedule
+        return self.job(self.schedule.goal, "", self.schedule.inputs, started_by=f"schedule {at}")
 
     def check_start(self, job: Job) -> None:
         """Check what a new run checks before it starts, such as inputs that no operator reads.
@@ -143,6 +162,8 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
         InvalidError: The file is not valid; every issue is listed.
     """
     found = opened(source, trust)
+    if found.reference:
+        return [python_offer(found.agent(model_name=source.model, base_url=source.base_url), lasting(source))]
     if found.graph is not None:
         start, durable = start_params(found.graph), None
     elif found.configuration is not None and found.configuration.profiles:
@@ -151,15 +172,48 @@ def offers_of(source: Source, trust: Trust = False) -> list[Offer]:
         raise InputError(f"{source.file}: configures no experts; add one under `experts`")
     offers: list[Offer] = []
     for agent in found.agents(source.model, source.base_url):
-        agent.check_model()
-        try:
-            check_deps(agent.workflow.built())
-        except MissingDepsError as error:
-            raise InputError(f"{source.file}: {agent.profile.name!r} cannot be served: {error}") from error
+        _check_agent(agent, source)
         name = None if found.graph else agent.profile.name
         lasting_source = lasting(source.model_copy(update={"expert": name}))
-        offers.append(Offer(agent, lasting_source, start, durable=durable, greeting=greeting_of(found.graph)))
+        schedule, webhook = (
+            starters_of_expert(found.configuration.spec, agent.profile.name)
+            if found.configuration
+            else starters_of_nodes(start)
+        )
+        offer = Offer(agent, lasting_source, start, None, durable, greeting_of(found.graph), schedule, webhook)
+        _check_starters(offer, source.file)
+        offers.append(offer)
     return offers
+
+
+def python_offer(agent: Agent, source: Source) -> Offer:
+    """Return the offer of an agent in Python; a durable workflow keeps its runs in its own ledger.
+
+    Raises:
+        InputError: Its functions take deps, or its model is not configured.
+    """
+    _check_agent(agent, source)
+    return Offer(agent, source, ledger=cast("Ledger | None", agent.workflow.ledger))
+
+
+def _check_agent(agent: Agent, source: Source) -> None:
+    if not source.workers:  # workers configure models themselves
+        agent.check_model()
+    try:
+        check_deps(agent.workflow.built())
+    except MissingDepsError as error:
+        raise InputError(f"{source.file}: {agent.profile.name!r} cannot be served: {error}") from error
+
+
+def _check_starters(offer: Offer, file: str) -> None:
+    """Raise InputError if the schedule could start no run, or the webhook has no usable secret."""
+    if offer.webhook is not None:
+        check_secret_of(offer.webhook, file)
+    if offer.schedule is not None:
+        try:
+            offer.check_start(offer.scheduled_job(""))
+        except RefusedError as error:
+            raise InputError(f"{file}: the schedule of {error}") from error
 
 
 def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:

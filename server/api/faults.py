@@ -2,13 +2,47 @@
 
 from __future__ import annotations
 
-from typing import Any
+from contextlib import suppress
+from typing import Any, TypeVar
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+from pydantic_core import from_json
+from starlette.requests import Request
 
-from operad.configs.faults import meant_key
+from operad.configs.faults import meant_key, real_path
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement
+from operad.server.problems import RefusedError, faults_error
+
+MOST_FOUND = 1_000
+"""Maximum number of faults of a body whose places are looked up; to name a million takes as many milliseconds."""
+
+
+Given = TypeVar("Given", bound=BaseModel)
+
+
+async def read_body(kind: type[Given], request: Request) -> Given:
+    """Return the JSON body of a request.
+
+    Raises:
+        RefusedError: It does not fit the type; all issues are named, if they are not too many.
+    """
+    body = await request.body()
+    try:
+        return kind.model_validate_json(body)
+    except ValidationError as error:
+        raise _invalid_body(error, body) from error
+
+
+def _invalid_body(error: ValidationError, body: bytes) -> RefusedError:
+    if (count := error.error_count()) > MOST_FOUND:
+        return RefusedError(400, f"body: {count:,} issues, too many to be named; it is not a request of this protocol")
+    data: Any = None
+    with suppress(ValueError):
+        data = from_json(body)
+    faults = {".".join(map(str, real_path(each["loc"], data))): value_fault(each, None) for each in error.errors()}
+    inner = [(place, text) for place, text in faults.items() if not any(key.startswith(f"{place}.") for key in faults)]
+    return faults_error([(place or "body", text) for place, text in inner])
 
 
 def value_fault(fault: Any, schema: type[BaseModel] | None) -> str:

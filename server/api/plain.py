@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from datetime import UTC, datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 from fastapi import APIRouter, Header, Path, Query, Request, Response
 from fastapi.routing import APIRoute
@@ -18,10 +19,12 @@ from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 from operad.server.api.experts import Offer, find_offer, leads
 from operad.server.api.runs import Runs
-from operad.server.api.seen_runs import SeenRuns, caller_of
+from operad.server.api.seen_runs import MOST_LISTED, SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun, State
+from operad.server.api.triggers import Starter
 from operad.server.api.webhooks import METHODS as WEBHOOK_METHODS
-from operad.server.api.webhooks import webhook_inputs, webhook_response
+from operad.server.api.webhooks import delivered_run_id, webhook_inputs, webhook_response
+from operad.server.keys import owner_of
 from operad.server.problems import RefusedError, json_reply
 from operad.server.streams import EventStream
 
@@ -81,6 +84,7 @@ class RunSummary(Value):
     expert: str
     state: State = Field(description="asks: the run waits for an answer to a question.")
     created: datetime
+    user: str = Field(description="The user or key that began the run; empty if the server requires none.")
     accepted: bool | None = Field(
         description="False if an evaluator rejected the result; null until there is one. True without an evaluator."
     )
@@ -200,6 +204,7 @@ def _summary(run: ServedRun) -> RunSummary:
         expert=run.offer.name,
         state=run.shown_state,
         created=datetime.fromtimestamp(run.began, UTC),
+        user=owner_of(run.job.session_id),
         accepted=run.message.accepted if run.message else None,
         status=run.message.status if run.message else None,
     )
@@ -219,12 +224,15 @@ def _expert_view(offer: Offer) -> ExpertView:
     )
 
 
+_OF_WEBHOOK = ("id", "state", "result", "outputs", "error")
+"""Fields of a run in the response of a webhook that waits; of an unfinished run, the first two."""
+
+
 class PlainDoor:
     """Runs as plain HTTP."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs
-        self._followers = 0
 
     def router(self) -> APIRouter:
         """Return the routes."""
@@ -285,24 +293,41 @@ class PlainDoor:
         offer = find_offer(runs.offers, body.expert, "expert")
         job = offer.job(body.goal, body.context, body.inputs)
         run, begun = await runs.begin(offer, job, body.id or idempotency_key, body.answers)
+        await run.stored()  # other servers know the run from then on
         location = f"runs/{run.id}"  # relative, because a proxy may add a prefix
         return json_reply(view(run), 202 if begun else 200, {"Location": location})
 
     async def receive_webhook(self, request: Request, expert: str) -> Response:
-        """Start a run of a workflow that a webhook starts, and respond as the workflow says, without its result."""
+        """Start a run of an expert that a webhook starts, and respond with its id, or as the expert says."""
         runs = self._seen_by(request)
         offer = find_offer(runs.offers, expert, "expert")
-        query = dict(request.query_params)
-        inputs = webhook_inputs(offer, request.method, dict(request.headers), query, await request.body())
-        run, _ = await runs.begin(offer, offer.job("", "", inputs), None, {})
-        status, body = webhook_response(offer)
-        return json_reply(body, status, {"Location": f"../runs/{run.id}"})
+        headers, body = dict(request.headers), await request.body()
+        run_id = await delivered_run_id(offer, headers, body)
+        inputs = webhook_inputs(offer, request.method, headers, dict(request.query_params), body)
+        starter = cast("Starter", offer.webhook)
+        job = offer.job(starter.goal, "", inputs, started_by="webhook")
+        run = await runs.find_started(run_id) if run_id else None
+        begun = run is None
+        if run is None:
+            run, _ = await runs.begin(offer, job, run_id, {})
+        await run.stored()  # a sender that got its response need not send again
+        location = {"Location": f"../runs/{run.id}"}
+        if seconds := starter.trigger.wait:
+            with suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(run.pause_or_end(), seconds)
+            shown = view(run)
+            names = _OF_WEBHOOK if run.ended is not None else _OF_WEBHOOK[:2]
+            return json_reply({name: shown[name] for name in names}, 202 if run.ended is None else 200, location)
+        status, reply = webhook_response(offer, run, begun=begun)
+        return json_reply(reply, status, location)
 
     async def list_runs(
-        self, request: Request, limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=1000)] = 100
+        self,
+        request: Request,
+        limit: Annotated[int, Query(description="Maximum number of runs.", ge=1, le=MOST_LISTED)] = 100,
     ) -> Response:
-        """List the known runs, the newest first, without their goals and results."""
-        return json_reply(RunList(runs=[_summary(run) for run in self._seen_by(request).listed()[:limit]]))
+        """List the newest runs, without their goals and results; with a database, also those of other servers."""
+        return json_reply(RunList(runs=[_summary(run) for run in await self._seen_by(request).newest(limit)]))
 
     async def show_run(self, request: Request, run_id: RunId) -> Response:
         """Return the state of a run, with its result once there is one."""
@@ -320,12 +345,13 @@ class PlainDoor:
         run = await self._seen_by(request).find(run_id)
         if run.ended is not None and 0 < run.log.last <= last_event_id:
             return Response(status_code=204)
-        if self._followers >= self._runs.bounds.followers:
-            raise RefusedError(
-                429, f"{self._followers} connections follow runs, the maximum of this server", retry_after=5
-            )
-        self._followers += 1
-        return EventStream(_event_lines(run, last_event_id), self._runs.bounds.beat, self._stop_following)
+        following = self._runs.following()
+        following.__enter__()  # until the stream ends, whether or not its generator has begun
+
+        async def stop(complete: bool) -> None:
+            following.__exit__(None, None, None)
+
+        return EventStream(_event_lines(run, last_event_id), self._runs.bounds.beat, stop)
 
     async def answer_run(
         self,
@@ -355,9 +381,6 @@ class PlainDoor:
 
     def _seen_by(self, request: Request) -> SeenRuns:
         return SeenRuns(self._runs, caller_of(request))
-
-    async def _stop_following(self, complete: bool) -> None:
-        self._followers -= 1
 
 
 async def _event_lines(run: ServedRun, after: int) -> AsyncGenerator[bytes, None]:

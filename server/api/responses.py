@@ -20,7 +20,7 @@ from operad.server.api.plain import EVENTS, RUN_ID, operation_id, refusals
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
-from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, stream_answer
+from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, sent_as, stream_answer
 from operad.server.problems import RefusedError, json_reply, refuse_faults
 from operad.server.streams import EventStream, reply_after
 
@@ -249,7 +249,7 @@ async def _run_for(runs: SeenRuns, body: ResponseRequest) -> tuple[ServedRun, st
     previous, before = None, tuple[Turn, ...]()
     if body.previous_response_id is not None:
         previous = await _find_run(runs, body.previous_response_id, "previous_response_id")
-        before = _conversation(previous)
+        before = conversation_of(previous)
     instructions = [("system", body.instructions)] if body.instructions else []
     turn = request_in([*instructions, *_messages_of(body.input)], "input", before)
     if previous is not None and previous.questions:
@@ -262,8 +262,12 @@ async def _run_for(runs: SeenRuns, body: ResponseRequest) -> tuple[ServedRun, st
     return (await runs.begin(offer, job, previous=previous))[0], ""
 
 
-def _conversation(run: ServedRun) -> tuple[Turn, ...]:
-    """Return the turns up to the end of a run, including its own."""
+def conversation_of(run: ServedRun) -> tuple[Turn, ...]:
+    """Return the turns up to the end of a run, including its own.
+
+    Raises:
+        RefusedError: The run has no result yet, or none.
+    """
     turns = (*run.job.turns, Turn(role="user", text=run.job.goal))
     if run.questions:
         return turns
@@ -392,14 +396,16 @@ class _Reply:
         place = {"item_id": self._message(None)["id"], "output_index": 0, "content_index": 0}
         yield self._event("response.content_part.added", **place, part=_text_part(""))
         pieces_said: list[str] = []
+
+        def delta(piece: str) -> bytes:
+            return self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
+
         try:
             async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
-                async for piece in pieces:
-                    if isinstance(piece, bytes):
-                        yield piece
-                    else:
-                        pieces_said.append(piece)
-                        yield self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
+                async for text, event in pieces:
+                    pieces_said.append(text)
+                    if data := sent_as(text, event, delta):
+                        yield data
         except RefusedError as problem:
             failure = {"code": "server_error", "message": str(problem)}
             failed_fields: dict[str, Any] = {"status": "failed", "error": failure, "output": []}

@@ -31,21 +31,24 @@ class ServedRun:
     Attributes:
         offer: Its expert.
         answers: Answers known beforehand, by question ids; None if they were given to another process.
+        answers_by: Name of the user who gave them; empty if the server knows no names.
         began: Start, in seconds since 1970.
         task: Task that drives it; None if it is driven elsewhere.
         state: Last known state, never ``asks``: see `shown_state`.
         message: Its result.
         usage: Its usage and cost so far.
         error: Reason for the missing result.
+        lost: True if it goes on elsewhere: in another process, which was faster or took it over; or in the database,
+            until a question is answered, because it reached the time limit while waiting for a person.
         timed_out: True if it was ended by its time limit.
         ended: End, on the event loop's clock.
+        seconds: Duration of an ended run.
         size: Approximate size in bytes, once the run has ended.
         memory: Memory that shortens the turns of the job before the run starts; None to use all turns.
         previous: Id of the run whose conversation this one continues; empty for none.
         asked: Ids of the questions that it has asked here.
         streamed: Number of the last event before a question that a stream of the answer ended with.
-        set_aside: Its questions, if it reached the time limit while waiting for a person. The run stays in the
-            database, does not count as open here, and resumes when a question is answered.
+        elsewhere: Its questions, while it is not driven here.
     """
 
     id: str
@@ -54,28 +57,29 @@ class ServedRun:
     answers: Mapping[str, JsonValue] | None
     log: EventLog
     began: float
+    answers_by: str = ""
     task: asyncio.Task[None] | None = None
     state: State = "running"
     message: WorkflowMessage | None = None
     usage: Usage = NO_USAGE
     error: str = ""
+    lost: bool = False
     timed_out: bool = False
     ended: float | None = None
+    seconds: float = 0.0
     size: int = 0
     memory: Memory | None = None
     previous: str = ""
     streamed: int = 0
     asked: set[str] = field(default_factory=set[str])
-    set_aside: Sequence[Question] = ()
+    elsewhere: Sequence[Question] = ()
 
     @property
     def questions(self) -> Sequence[Question]:
         """Questions without an answer; they are not read from the database, which would block the event loop."""
-        if self.set_aside:
-            return self.set_aside
         if self.ended is None and self.task is not None:
             return live_questions(self.offer.agent.workflow, self.id)
-        return ()
+        return self.elsewhere if self.ended is None else ()
 
     @property
     def text(self) -> str:
@@ -101,6 +105,14 @@ class ServedRun:
             if kept.state == state:
                 self.state, self.ended = state, asyncio.get_running_loop().time()
         return self.ended is not None
+
+    async def stored(self) -> None:
+        """Wait until the database, if there is one, has the run, so that it outlives this process; or it has ended."""
+        if self.task is None:  # the run of another process, found in the database
+            return
+        async with aclosing(self.log.follow()) as entries:
+            async for _ in entries:  # the first event comes after the record
+                return
 
     async def pause_or_end(self) -> None:
         """Wait until the run asks a question or has ended."""

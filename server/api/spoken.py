@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import aclosing
 
 from pydantic import BaseModel, ConfigDict
@@ -12,7 +12,6 @@ from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import question_text
-from operad.server.api.event_log import Entry
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.problems import RefusedError
@@ -70,8 +69,17 @@ def answer_of(run: ServedRun, wrong: str = "") -> str:
     )
 
 
-async def stream_answer(run: ServedRun, wrong: str) -> AsyncGenerator[str | bytes, None]:
-    """Yield the text of `said_by` in pieces as it is written; and, as bytes, comments on progress that clients skip.
+async def stream_answer(
+    run: ServedRun, wrong: str, *, asks: bool = True
+) -> AsyncGenerator[tuple[str, events.Event | None], None]:
+    """Yield the events of a run until it asks or ends, each with the new text of the answer in it; then the rest.
+
+    Args:
+        wrong: Fault of the last answer to the question; empty for none.
+        asks: False to leave out the text of a question, for protocols that have questions of their own.
+
+    Yields:
+        A piece of the answer, which may be empty; and the event, None for the rest of the answer after the last event.
 
     Raises:
         RefusedError: The run has no result, or its result differs from the text sent so far.
@@ -81,18 +89,17 @@ async def stream_answer(run: ServedRun, wrong: str) -> AsyncGenerator[str | byte
     if not wrong and not (run.questions and number == run.log.last):
         async with aclosing(run.log.follow(number)) as entries:
             async for entry in entries:
-                if piece := live.next(entry.event):
-                    yield piece
-                if comment := _comment(entry):
-                    yield comment
+                yield live.next(entry.event), entry.event
                 number = entry.number
                 if run.questions and number == run.log.last:
                     run.streamed = number
                     live.end_turn()
                     break
+    if run.questions and not asks:
+        return
     try:
         for piece in live.rest(answer_of(run, wrong)):
-            yield piece
+            yield piece, None
     except AnswerError as error:
         raise RefusedError(502, str(error)) from error
 
@@ -105,11 +112,12 @@ async def end_reply(runs: SeenRuns, run: ServedRun, forgets: bool, complete: boo
         await runs.forget(run)
 
 
-def _comment(entry: Entry) -> bytes:
-    """Return a comment on an event, for clients that show progress."""
-    event = entry.event
+def sent_as(text: str, event: events.Event | None, chunk: Callable[[str], bytes]) -> bytes:
+    """Return what the OpenAI protocols send for an event: a chunk of text, a comment on progress, or nothing."""
+    if text:
+        return chunk(text)
     if isinstance(
         event, events.OperatorStarted | events.OperatorFinished | events.OperatorRetried | events.ModelRetried
     ):
-        return f": {to_json([entry.name, '/'.join(event.path)])}\n\n".encode()
+        return f": {to_json([type(event).__name__, '/'.join(event.path)])}\n\n".encode()
     return b""

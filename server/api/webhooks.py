@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
+import time
 from collections.abc import Mapping
+from hashlib import sha256
 from typing import Any, cast
 from urllib.parse import parse_qsl
 
 from pydantic import JsonValue
 
 from operad.operators.nodes.flow import WEBHOOK_RAW, Trigger
+from operad.operators.secrets import find_secret
+from operad.operators.variables import part_at
 from operad.runtime.values.valid_json import repeated_keys
 from operad.server.api.experts import Offer
+from operad.server.api.served_run import ServedRun
+from operad.server.api.signatures import delivery_id
 from operad.server.problems import RefusedError
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
@@ -25,10 +32,28 @@ _PRIVATE = frozenset({"authorization", "cookie", "proxy-authorization"})
 
 
 def _trigger_of(offer: Offer) -> Trigger:
-    trigger = offer.start.trigger if offer.start else None
-    if trigger is None or trigger.kind != "webhook":
+    if offer.webhook is None:
         raise RefusedError(404, f"{offer.name!r} is not started by a webhook; POST /runs starts it", param="expert")
-    return trigger
+    return offer.webhook.trigger
+
+
+async def delivered_run_id(offer: Offer, headers: Mapping[str, str], body: bytes) -> str | None:
+    """Return the id of the run of a delivery, the same for the same delivery; None if the sender names none.
+
+    Raises:
+        RefusedError: The webhook has a secret, and the request is not signed with it; it has none, and the page of another
+            origin sent the request; or the offer takes no webhook.
+    """
+    name, delivery = _trigger_of(offer).secret, headers.get("idempotency-key", "")
+    if name:
+        secret = await asyncio.to_thread(find_secret, name)
+        if not secret:
+            raise RefusedError(503, f"the secret of the webhook of {offer.name!r} has no value now", retry_after=60)
+        delivery = delivery_id(secret, headers, body, time.time())
+    elif headers.get("sec-fetch-site") in ("cross-site", "same-site") and "origin" not in headers:
+        # A page can have a browser request an image or a link, with the user's cookies and without an Origin.
+        raise RefusedError(403, "a page of another origin may not start a run; have a program call the webhook")
+    return f"webhook-{sha256(f'{offer.name} {delivery}'.encode()).hexdigest()[:32]}" if delivery else None
 
 
 def webhook_inputs(
@@ -64,9 +89,11 @@ def webhook_inputs(
         elif part == "body" and isinstance(fields, str):
             found = fields or None
         else:
-            found = (query if part == "query" else cast("Mapping[str, JsonValue]", fields)).get(field)
+            found = query.get(field) if part == "query" else _value_at(fields, field)
         if found is not None:
             inputs[name] = found
+        elif offer.start is None:  # an input of an expert has no default
+            raise RefusedError(400, f"{part}.{field}: is missing in the request, or null", param="inputs")
     if offer.start and any(variable.name == WEBHOOK_RAW for variable in offer.start.variables):
         shown = {name: value for name, value in headers.items() if name not in _PRIVATE}
         inputs[WEBHOOK_RAW] = {
@@ -77,6 +104,16 @@ def webhook_inputs(
             "files": {},
         }
     return inputs
+
+
+def _value_at(fields: Any, path: str) -> Any:
+    """Return the value at a path in a body; None if there is none. A field whose name is the whole path comes first."""
+    if not path or path in fields:
+        return fields if not path else fields[path]
+    try:
+        return part_at(fields, path)
+    except LookupError:
+        return None
 
 
 def _body_fields(content_type: str, body: bytes) -> dict[str, Any] | str:
@@ -111,11 +148,12 @@ def _json_fields(text: str) -> dict[str, Any]:
     return cast("dict[str, Any]", value)
 
 
-def webhook_response(offer: Offer) -> tuple[int, Any]:
-    """Return the status and the body of the response that a workflow declares."""
+def webhook_response(offer: Offer, run: ServedRun, *, begun: bool) -> tuple[int, Any]:
+    """Return the status and the body of the response: what the workflow declares, or the id of the run."""
     trigger = _trigger_of(offer)
     if not trigger.response:
-        return trigger.status, {"status": "success"}
+        success = {"status": "success"} if offer.start else {}  # as Dify's
+        return trigger.status if begun else 200, success | {"id": run.id}
     if trigger.response.lstrip().startswith(("{", "[")):
         try:
             return trigger.status, json.loads(trigger.response)

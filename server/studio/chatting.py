@@ -24,6 +24,7 @@ from operad.flows.generation.plan import read_plan
 from operad.flows.node_graph import NodeGraph
 from operad.operators.services import Services
 from operad.runtime import events
+from operad.runtime.models.addresses import without_key
 from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.model import Model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
@@ -31,9 +32,12 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError, O
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.server.streams import EventStream
+from operad.server.studio.draft_parts import with_edge_of, with_node_of
+from operad.server.studio.expert_chat import design_expert
+from operad.server.studio.experts.graph import graph_of
 from operad.server.studio.file_json import changes_json, document
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
-from operad.server.studio.requests import number, text
+from operad.server.studio.requests import number, optional_text, text
 from operad.server.view.http import json_body, json_response
 from operad.server.view.run_page import KEEP_ALIVE
 
@@ -62,11 +66,13 @@ class Draft:
     Attributes:
         version: Version of the file that it changes.
         words: The instruction.
+        data: Of experts, the text of the file.
     """
 
     version: int
     graph: NodeGraph
     words: str
+    data: bytes | None = None
 
 
 @dataclass(frozen=True)
@@ -127,6 +133,7 @@ class Chats:
             Route("/data/chat", self._chat, methods=["POST"]),
             Route("/data/chat", self._shown_draft),
             Route("/data/chat/accept", self._accept, methods=["POST"]),
+            Route("/data/chat/part", self._part, methods=["POST"]),
             Route("/data/chat/undo", self._undo, methods=["POST"]),
         )
 
@@ -147,14 +154,14 @@ class Chats:
         file.refresh()
         if version != file.version:
             raise StaleError(file, version)
-        if file.content.format is None or file.readonly:
-            raise ReadonlyError(
-                f"{file.name} {file.readonly or 'configures experts; only workflows are made by words'}"
-            )
+        if file.readonly:
+            raise ReadonlyError(f"{file.name} {file.readonly}")
         state = model_state(self._model)
         if not state["configured"]:
             raise InputError(state["missing"])
         draft = self._drafts.get(file.name) if body.get("draft") is True else None
+        if file.content.format is None:
+            return EventStream(_lines_of(self._design_expert(file, version, words, draft)), KEEP_ALIVE)
         if builds and shown:
             plan = shown.plan.answered(*answers)
             return EventStream(_lines_of(self._design(file, version, words, shown.draft, plan)), KEEP_ALIVE)
@@ -233,13 +240,28 @@ class Chats:
             yield message
         yield await asyncio.to_thread(_draft_message, file, graph)
 
+    async def _design_expert(
+        self, file: OpenFile, version: int, words: str, draft: Draft | None
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        data = (draft.data if draft else None) or file.content.data
+        services = await asyncio.to_thread(self._services)
+        async with aclosing(design_expert(file, data, words, self._model, services)) as messages:
+            async for message in messages:
+                if isinstance(message, dict):
+                    yield message
+                    continue
+                graph = await asyncio.to_thread(graph_of, message, file.path)
+                said = f"{draft.words} {words}" if draft else words
+                self._drafts[file.name] = Draft(version, graph, without_key(said, ""), message)
+                yield await asyncio.to_thread(_draft_message, file, graph, message)
+
     async def _shown_draft(self, request: Request) -> Response:
         """Return the draft that waits to be accepted, for a page that was reloaded."""
 
         def found() -> dict[str, Any]:
             file = self._find(dict(request.query_params))
             draft = self._drafts.get(file.name)
-            return _draft_message(file, draft.graph) if draft and draft.version == file.version else {}
+            return _draft_message(file, draft.graph, draft.data) if draft and draft.version == file.version else {}
 
         return json_response(await asyncio.to_thread(found))
 
@@ -251,12 +273,50 @@ class Chats:
             draft = self._drafts.get(file.name)
             if draft is None:
                 raise InputError("there is no draft to accept")
-            file.replace(draft.version, draft.graph, draft.words, "chat")
+            file.replace(draft.version, draft.data or draft.graph, draft.words, "chat")
             del self._drafts[file.name]
             return file, document(file)
 
         file, result = await asyncio.to_thread(accept)
         self._tell(file)
+        return json_response(result)
+
+    async def _part(self, request: Request) -> Response:
+        """Accept or refuse one change of the draft: that of a node, or of an edge; return the file and what is left of the draft."""
+        body = await json_body(request)
+        accepted, node, edge = body.get("accept") is True, optional_text(body, "node"), list_of(body.get("edge"))
+
+        def with_part(graph: NodeGraph, other: NodeGraph) -> NodeGraph:
+            if node:
+                return with_node_of(graph, other, node)
+            match edge:
+                case [str(source), int(port), str(target)]:
+                    return with_edge_of(graph, other, source, port, target)
+                case _:
+                    raise InputError("node or edge: is missing")
+
+        def decide() -> tuple[OpenFile, dict[str, Any]]:
+            file = self._find(body)
+            draft = self._drafts.get(file.name)
+            if draft is None:
+                raise InputError("there is no draft")
+            if draft.data is not None:
+                raise InputError("changes of experts are accepted as a whole")
+            graph = file.content.graph
+            if accepted:
+                file.replace(draft.version, with_part(graph, draft.graph), draft.words, "chat")
+                draft = replace(draft, version=file.version)
+            else:
+                draft = replace(draft, graph=with_part(draft.graph, graph))
+            self._drafts[file.name] = draft
+            if not difference(file.content.graph, draft.graph):
+                del self._drafts[file.name]
+            left = _draft_message(file, draft.graph) if file.name in self._drafts else None
+            return file, {"document": document(file), "draft": left}
+
+        file, result = await asyncio.to_thread(decide)
+        if accepted:
+            self._tell(file)
         return json_response(result)
 
     async def _undo(self, request: Request) -> Response:
@@ -284,8 +344,8 @@ async def _lines_of(messages: AsyncGenerator[dict[str, Any], None]) -> AsyncGene
     yield f"data: {to_json({'kind': 'done'})}\n\n".encode()
 
 
-def _draft_message(file: OpenFile, graph: NodeGraph) -> dict[str, Any]:
-    drawn = document(file, replace(file.content, graph=graph))
+def _draft_message(file: OpenFile, graph: NodeGraph, data: bytes | None = None) -> dict[str, Any]:
+    drawn = document(file, replace(file.content, graph=graph, data=data or file.content.data))
     return {"kind": "draft", "document": drawn, "changes": changes_json(difference(file.content.graph, graph))}
 
 
@@ -325,12 +385,15 @@ def _messages_for(event: events.Event) -> Iterator[dict[str, Any]]:
 def _verdict_message(verdict: WorkflowMessage) -> dict[str, Any]:
     """Return the message for a verdict on a draft: its findings, or the checks that found nothing."""
     if verdict.status is not WorkflowStatus.SUCCESS:
-        text = verdict.lesson or verdict.evaluation or ""
+        # The lesson is an instruction to the model; a person reads what was found.
+        text = (
+            "\n".join(map(str, list_of(verdict.outputs.get("findings")))) or verdict.lesson or verdict.evaluation or ""
+        )
         return {"kind": "check", "text": text[:4_000], "ok": False}
     checks = list_of(verdict.outputs.get("checks"))
-    text = f"Nothing to correct was found by: {', '.join(checks)}"
+    text = f"No issues found ({', '.join(checks)})"
     if REVIEWED not in checks:
-        text += ". Not checked: whether the draft does all that was asked for"
+        text += ". The draft was not reviewed against your request"
     return {"kind": "check", "text": text, "ok": True}
 
 

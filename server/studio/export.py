@@ -10,13 +10,13 @@ from typing import Any, cast, get_args
 from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import called
 from operad.configs.loader import preview
-from operad.flows.formats.format import without_instructions
+from operad.flows.formats.format import without_instructions, without_sticky_notes
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec, PictureTarget, draw
 from operad.operators.media.mermaid import render_mermaid
 from operad.operators.variables import plain
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.file_json import inputs_of, losses_json
+from operad.server.studio.file_json import inputs_of, losses_json, models_json
 from operad.server.studio.files.open_file import Content, OpenFile
 
 PYTHON = "python"
@@ -63,7 +63,8 @@ def export(file: OpenFile, target: str) -> dict[str, Any]:
     found = FORMATS[target]
     same = content.format is found
     data = content.data if same else found.dump(content.graph)
-    return _export_json(f"{stem}{found.suffix}", data, losses_json(content.graph, found))
+    told = _export_json(f"{stem}{found.suffix}", data, losses_json(content.graph, found))
+    return told | {"models": [] if same else models_json(content.graph, found)}
 
 
 def _export_json(name: str, data: bytes, losses: list[dict[str, Any]]) -> dict[str, Any]:
@@ -113,10 +114,11 @@ def python_of(graph: NodeGraph) -> str:
 
 
 def _node_lines(spec: NodeSpec) -> Iterator[str]:
-    parent = f", parent={spec.parent!r}" if spec.parent else ""
+    named = {"parent": spec.parent, "title": spec.title}
+    more = [f"{key}={value!r}" for key, value in named.items() if value]
     params = pformat(plain(spec.params), width=100, sort_dicts=False).splitlines() or ["{}"]
     if len(params) == 1 and len(params[0]) < 80:
-        yield f"    NodeSpec({spec.id!r}, {spec.type!r}, {params[0]}{parent}),"
+        yield f"    NodeSpec({spec.id!r}, {spec.type!r}, {', '.join([params[0], *more])}),"
         return
     yield "    NodeSpec("
     yield f"        {spec.id!r},"
@@ -124,8 +126,7 @@ def _node_lines(spec: NodeSpec) -> Iterator[str]:
     yield f"        {params[0]}{',' if len(params) == 1 else ''}"
     for number, line in enumerate(params[1:], 2):
         yield f"        {line}{',' if number == len(params) else ''}"
-    if spec.parent:
-        yield f"        parent={spec.parent!r},"
+    yield from (f"        {each}," for each in more)
     yield "    ),"
 
 
@@ -134,7 +135,7 @@ def _edge_arguments(source: str, target: str, port: int) -> str:
 
 
 def _python_losses(graph: NodeGraph) -> list[dict[str, Any]]:
-    lost = [(issue.message, False) for issue in without_instructions(graph)]
+    lost = [(issue.message, False) for issue in (*without_instructions(graph), *without_sticky_notes(graph))]
     if graph.is_imported:
         lost.append(("settings that only the original platform has", True))
     return [{"where": "", "what": message, "foreign": is_foreign} for message, is_foreign in lost]

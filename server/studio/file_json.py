@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from operad.flows.check import OUTCOME, Checker
@@ -12,20 +11,21 @@ from operad.flows.edit import Difference
 from operad.flows.formats.format import Format, check_nodes, foreign
 from operad.flows.formats.remarks import remarks_of
 from operad.flows.formats.shapes import fields_of, list_of, pairs_of
+from operad.flows.names import name_of, names_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.oversights import oversights_of
 from operad.operators.node import NodeOperator
 from operad.operators.node_params import readable, references_in
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import SYSTEM
-from operad.operators.variables import Text, plain
+from operad.operators.variables import Selector, Text, plain
 from operad.runtime.values.errors import Issue
 from operad.server.studio.experts import graph as experts
 from operad.server.studio.files.open_file import Content, OpenFile
-from operad.server.studio.palette import title_of_type
 from operad.server.studio.unfinished import Outputs, outputs_of
 
 MAX_SUMMARY = 90
-"""Maximum number of characters of a node's title or summary."""
+"""Maximum number of characters of a node's summary."""
 
 MOST_ISSUES = 500
 """Maximum number of issues sent to the browser."""
@@ -40,9 +40,6 @@ _JOB = [
 """Inputs in the form for a run of experts."""
 
 _WARNINGS = frozenset({"lossy", "loss", "note", "unread", "order", "not-selected"})
-_EMPTY = '"" for none'
-"""Phrase in the description of a text that may be empty."""
-
 _FIELD = re.compile(r"([A-Za-z_]\w*)([\w.\[\]]*): ")
 
 
@@ -66,12 +63,23 @@ def document(file: OpenFile, draft: Content | None = None) -> dict[str, Any]:
         "notes": list(content.graph.notes),
         "nodes": checked.nodes(),
         "edges": [{"source": each.source, "port": each.port, "target": each.target} for each in content.graph.edges],
+        "sticky_notes": [
+            {"id": each.id, "text": each.text, "color": each.color, "at": each.at, "size": each.size}
+            for each in content.graph.sticky_notes
+        ],
         "inputs": inputs_of(content.graph) if content.format else _JOB,
         "issues": checked.issues(),
         "undo": history.back is not None,
         "redo": history.forth is not None,
         "steps": [
-            {"number": each.number, "title": each.title, "at": each.at, "kind": each.kind, "before": each.before}
+            {
+                "number": each.number,
+                "title": each.title,
+                "at": each.at,
+                "kind": each.kind,
+                "before": each.before,
+                "name": each.name,
+            }
             for each in history.steps
         ],
         "step": history.current,
@@ -90,13 +98,15 @@ class Checked:
 
     def __init__(self, content: Content) -> None:
         self._graph = content.graph
+        self._names = names_of(content.graph)
         self._runs = content.format is not None and content.format.runs
         self._checker = Checker(content.graph, NODE_TYPES) if self._runs else None
         issues: Sequence[Issue] = ()
         if content.format is not None:
-            check = content.format.check
-            issues = self._checker.issues if self._checker and check is check_nodes else check(content.graph)
-        self._issues = [*issues, *(each.issue for each in remarks_of(content.graph)), *self._empty_texts(issues)]
+            found = self._checker if content.format.issues is check_nodes else None  # it would check the same again
+            issues = found.issues if found else content.format.check(content.graph)
+        remarks = [each.issue for each in remarks_of(content.graph)]
+        self._issues = [*issues, *remarks, *(oversights_of(self._checker) if self._checker else ())]
         self._used_ports: dict[str, dict[int, str]] = {}
         for edge in content.graph.edges:
             self._used_ports.setdefault(edge.source, {}).setdefault(edge.port, edge.input or str(edge.port))
@@ -104,19 +114,6 @@ class Checked:
     def issues(self) -> list[dict[str, Any]]:
         """Return the issues, each with its node and its parameter."""
         return [issue_json(issue, self._graph) for issue in self._issues[:MOST_ISSUES]]
-
-    def _empty_texts(self, issues: Sequence[Issue]) -> Iterator[Issue]:
-        """Yield required texts and results that are empty, of nodes without other issues."""
-        faulty = {issue.where for issue in issues}
-        for spec in self._graph.nodes if self._runs else ():
-            kind, params = NODE_TYPES.get(spec.type), fields_of(spec.params)
-            if kind is None or spec.id in faulty:
-                continue
-            for name, field in kind.params_type.model_fields.items():
-                value = params.get(name)
-                is_empty = value == "" or (kind.ends and value == [])
-                if is_empty and field.is_required() and _EMPTY not in (field.description or ""):
-                    yield Issue("note", f"{name}: is empty", spec.id)
 
     def nodes(self) -> list[dict[str, Any]]:
         """Return the nodes."""
@@ -129,12 +126,14 @@ class Checked:
         return {
             "id": spec.id,
             "type": spec.type,
-            "title": title_of_node(spec),
+            "title": name_of(spec),
+            "given_title": spec.title,
+            "name": self._names[spec.id],
             "parent": spec.parent or None,
             "params": plain(fields_of(spec.params)),
             "ports": self._ports(spec, list(known.ports) if known else []),
             "outputs": [{"name": name, "type": kind.value} for name, kind in outputs.items()],
-            "summary": summary_of(spec, known),
+            "summary": summary_of(spec, self._names, known),
             "position": position_of(spec),
         }
 
@@ -176,7 +175,7 @@ def changes_json(changes: Difference) -> dict[str, Any]:
         "added": [spec.id for spec in changes.added],
         "removed": [spec.id for spec in changes.removed],
         "removed_nodes": [
-            {"id": spec.id, "type": spec.type, "title": title_of_node(spec), "parent": spec.parent or None}
+            {"id": spec.id, "type": spec.type, "title": name_of(spec), "parent": spec.parent or None}
             for spec in changes.removed
         ],
         "changed": [{"node": node, "fields": found} for node, found in fields.items()],
@@ -195,16 +194,20 @@ def losses_json(graph: NodeGraph, target: Format) -> list[dict[str, Any]]:
     ``foreign`` marks settings that exist only on the platform that the workflow comes from; they are listed last.
     """
     of_others = set(foreign(graph, target.name))
-    titles = {spec.id: f"{title_of_node(spec)} ({spec.id})" for spec in graph.nodes}
-    rows = [
-        {
-            "where": " → ".join(titles.get(each, each) for each in issue.where.split(" → ")),
-            "what": issue.message,
-            "foreign": issue in of_others,
-        }
-        for issue in target.losses(graph)
-    ]
+    rows = [{**_placed(issue, graph), "foreign": issue in of_others} for issue in target.losses(graph)]
     return sorted(rows, key=lambda each: each["foreign"])
+
+
+def models_json(graph: NodeGraph, target: Format) -> list[dict[str, str]]:
+    """Return the models that a file of a format names for nodes that name none."""
+    return [_placed(issue, graph) for issue in target.models(graph)]
+
+
+def _placed(issue: Issue, graph: NodeGraph) -> dict[str, str]:
+    """Return what an issue says, with the title of its node, or of both ends of its edge."""
+    ends = issue.where.split(" → ")
+    titled = [f"{name_of(graph.by_id[each])} ({each})" if each in graph.by_id else each for each in ends]
+    return {"where": " → ".join(titled), "what": issue.message}
 
 
 def inputs_of(graph: NodeGraph) -> list[dict[str, Any]]:
@@ -225,25 +228,9 @@ def inputs_of(graph: NodeGraph) -> list[dict[str, Any]]:
     ]
 
 
-def title_of_node(spec: NodeSpec) -> str:
-    """Return the title of a node: its own in its format, or that of its type; the name of an operator."""
-    if spec.type in (experts.OPERATOR, experts.EVALUATOR, experts.EXPERT):
-        return spec.id.rpartition("/")[2]
-    for extra in spec.extra.values():
-        title = _nested_value(extra, "title")
-        if isinstance(title, str) and title.strip():
-            return title.strip()[:MAX_SUMMARY]
-    return title_of_type(spec.type)
-
-
 def titles_of(content: Content) -> dict[str, str]:
-    """Return titles of nodes by their ids, for the run page; titles that occur several times include the id."""
-    if content.format is None:
-        return {}
-    titles = {spec.id: title_of_node(spec) for spec in content.graph.nodes}
-    counts = Counter(titles.values())
-    shown = {id_: title if counts[title] == 1 else f"{title} #{id_}" for id_, title in titles.items()}
-    return {**shown, OUTCOME: "Result"}
+    """Return names of nodes by their ids, for the run page."""
+    return {} if content.format is None else {**names_of(content.graph), OUTCOME: "Result"}
 
 
 def position_of(spec: NodeSpec) -> dict[str, float] | None:
@@ -276,10 +263,11 @@ def _nested_value(extra: Any, key: str, depth: int = 3) -> Any:
     return None
 
 
-def summary_of(spec: NodeSpec, node: NodeOperator[Any] | None = None) -> str:
+def summary_of(spec: NodeSpec, names: Mapping[str, str], node: NodeOperator[Any] | None = None) -> str:
     """Return the content of a node in one line, for its card.
 
     Args:
+        names: Names of nodes by their ids, for the variables that the node reads.
         node: The operator of the node; None if it has faults, or its type is unknown.
     """
     params = fields_of(spec.params)
@@ -293,7 +281,7 @@ def summary_of(spec: NodeSpec, node: NodeOperator[Any] | None = None) -> str:
         case experts.EXPERT | experts.LEADER:
             text = str(fields_of(params.get("profile")).get("desc") or "")
         case _:
-            text = _first_text(params) or _reads_text(spec, node) or _scalars_text(params)
+            text = _first_text(params, names) or _reads_text(spec, names, node) or _scalars_text(params)
     return " ".join(text.split())[:MAX_SUMMARY]
 
 
@@ -304,11 +292,11 @@ def _count_text(count: int, what: str) -> str:
 _SUMMARY_FIELDS = ("user", "query", "instruction", "system", "template", "code", "url", "name", "text")
 
 
-def _first_text(params: Mapping[str, Any]) -> str:
+def _first_text(params: Mapping[str, Any], names: Mapping[str, str]) -> str:
     for name in (*_SUMMARY_FIELDS, *params):
         value = params.get(name)
         if isinstance(value, str) and value.strip():
-            return Text(value).renamed(lambda found: f"{found.node}.{found.variable}")
+            return Text(value).renamed(lambda found: _named(found, names))
     return ""
 
 
@@ -317,7 +305,11 @@ def _scalars_text(params: Mapping[str, Any]) -> str:
     return ", ".join(f"{name}: {value}" for name, value in params.items() if isinstance(value, int | float))
 
 
-def _reads_text(spec: NodeSpec, node: NodeOperator[Any] | None) -> str:
+def _named(found: Selector, names: Mapping[str, str]) -> str:
+    return f"{found.variable} · {names.get(found.node, found.node)}"
+
+
+def _reads_text(spec: NodeSpec, names: Mapping[str, str], node: NodeOperator[Any] | None) -> str:
     """Return the variables that a node reads; of one with faults, those of the parameters that are valid."""
     kind = NODE_TYPES.get(spec.type)
     if node is not None:
@@ -326,7 +318,7 @@ def _reads_text(spec: NodeSpec, node: NodeOperator[Any] | None) -> str:
         found = references_in(kind.params_type, readable(kind.params_type, spec.params))
     else:
         return ""
-    read = dict.fromkeys(str(each.selector) for each in found)
+    read = dict.fromkeys(_named(each.selector, names) for each in found)
     return f"reads {', '.join(read)}" if read else ""
 
 

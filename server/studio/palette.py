@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from operad.flows.catalogue import fields_for_generation, params_schema
 from operad.flows.check import NodeType
+from operad.flows.names import name_of_type
 from operad.operators.conditions import OPERATORS, operators_of
 from operad.operators.node import summary
 from operad.operators.nodes import NODE_TYPES
@@ -26,19 +27,13 @@ FAMILIES: Mapping[str, str] = {
 }  # fmt: skip
 """Family of each node type in the palette; the family of other types is Others."""
 
-_TITLES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
-    "http-request": "HTTP request", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
-
 _RESULTS = frozenset({"output_selector"})
 """Parameters that name a variable of a node inside the container."""
 
+_MODEL = "model_name"
+
 _TEMPLATES = frozenset({"code", "template"})
 _PROMPTS = frozenset({"system", "user", "instruction", "query", "answer", "prompt"})
-
-
-def title_of_type(node_type: str) -> str:
-    """Return the title of a node type; a class of ComfyUI, such as KSampler, is its own title."""
-    return _TITLES.get(node_type) or (node_type.replace("-", " ").capitalize() if node_type.islower() else node_type)
 
 
 @cache
@@ -46,7 +41,7 @@ def catalogue() -> tuple[dict[str, Any], ...]:
     """Return all node types, with the JSON Schema of their parameters.
 
     Fields have hints for their editors: ``x-editor`` is ``prompt`` for a text with variables, ``code`` for a program,
-    ``template`` for Jinja, ``variable`` for a variable of another node; ``x-advanced`` marks a field that is rarely set.
+    ``template`` for Jinja, ``variable`` for a variable of another node, ``model`` for the name of a model; ``x-advanced`` marks a field that is rarely set.
     ``x-types`` are the types that a variable may have, and ``x-inside`` marks one of a node inside the container.
     ``x-operators`` of a condition lists its operators by the type of the variable.
     """
@@ -56,7 +51,7 @@ def catalogue() -> tuple[dict[str, Any], ...]:
 def _entry(name: str, node_type: NodeType) -> dict[str, Any]:
     return {
         "type": name,
-        "title": title_of_type(name),
+        "title": name_of_type(name),
         "family": FAMILIES.get(name, "Others"),
         "summary": summary(node_type),
         "schema": _schema_with_hints(node_type),
@@ -77,7 +72,7 @@ def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
             part["x-types"] = [kind.value for kind in types]
         if name in _RESULTS:
             part["x-inside"] = True
-        if name not in shown:
+        if name not in shown and name != _MODEL:
             part["x-advanced"] = True
     condition = cast("dict[str, dict[str, Any]]", schema.get("$defs", {})).get("Condition")
     if condition is not None:
@@ -87,6 +82,8 @@ def _schema_with_hints(node_type: NodeType) -> dict[str, Any]:
 
 def _editor(node_type: NodeType, name: str, part: Mapping[str, Any]) -> str:
     kind = node_type.params_type.model_fields[name].annotation
+    if name == _MODEL:
+        return "model"
     if part.get("$ref") == "#/$defs/Selector":
         return "variable"
     if name in _TEMPLATES and _is_text(part):

@@ -7,11 +7,11 @@ from typing import Any
 
 from operad.flows.check import CONVERSATION, Checker
 from operad.flows.edit import Connect
+from operad.flows.names import names_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import FILE_PARTS, VariableType
 from operad.runtime.values.errors import InputError, did_you_mean
-from operad.server.studio.file_json import title_of_node
 from operad.server.studio.unfinished import outputs_of
 
 
@@ -22,11 +22,11 @@ def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
         InputError: The node does not exist.
     """
     _check_exists(graph, node_id)
-    checker = Checker(graph, NODE_TYPES)
+    checker, names = Checker(graph, NODE_TYPES), names_of(graph)
     found = [
         row
         for container in graph.around(node_id)
-        for row in _variable_rows(graph.by_id[container], checker.inner.get(container, {}))
+        for row in _variable_rows(graph.by_id[container], checker.inner.get(container, {}), names)
     ]
     levels = [node_id, *graph.around(node_id)]
     for inner_id in levels:
@@ -39,28 +39,32 @@ def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
             and (checker.comes_before(spec.id, inner_id) or _is_conversation(spec, parent))
         ]
         for spec in reversed(before):
-            found += _variable_rows(spec, outputs_of(checker, spec))
-    return [*found, *_variables_inside(graph, checker, node_id)]
+            found += _variable_rows(spec, outputs_of(checker, spec), names)
+    return [*found, *_variables_inside(graph, checker, node_id, names)]
 
 
-def _variables_inside(graph: NodeGraph, checker: Checker, node_id: str) -> Iterator[dict[str, Any]]:
+def _variables_inside(
+    graph: NodeGraph, checker: Checker, node_id: str, names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     """Yield the variables of a container that its results and conditions may name: its own, and of nodes inside."""
-    yield from _variable_rows(graph.by_id[node_id], checker.inner.get(node_id, {}))
+    yield from _variable_rows(graph.by_id[node_id], checker.inner.get(node_id, {}), names)
     for spec in graph.nodes:
         if spec.parent == node_id:
-            yield from _variable_rows(spec, outputs_of(checker, spec))
+            yield from _variable_rows(spec, outputs_of(checker, spec), names)
 
 
 def _is_conversation(spec: NodeSpec, level: str) -> bool:
     return spec.type == CONVERSATION and not level
 
 
-def _variable_rows(spec: NodeSpec, outputs: Mapping[str, VariableType]) -> Iterator[dict[str, Any]]:
+def _variable_rows(
+    spec: NodeSpec, outputs: Mapping[str, VariableType], names: Mapping[str, str]
+) -> Iterator[dict[str, Any]]:
     for name, kind in outputs.items():
         yield {
             "reference": f"{spec.id}.{name}",
             "node": spec.id,
-            "title": title_of_node(spec),
+            "title": names[spec.id],
             "name": name,
             "type": kind.value,
             "parts": list(FILE_PARTS) if kind is VariableType.FILE else [],

@@ -24,6 +24,7 @@ from operad.operators.services import Services
 from operad.runtime.durable.rows import Retention
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.valid_json import to_json
 from operad.server.studio.experts import graph as experts
 from operad.server.studio.export import export, targets
@@ -33,6 +34,7 @@ from operad.server.studio.files.new_files import examples, new_file
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
 from operad.server.studio.files.recent import RecentFiles
 from operad.server.studio.fixes import fix_of, fixes
+from operad.server.studio.models import models_json
 from operad.server.studio.palette import catalogue
 from operad.server.studio.reading import candidates, connectable
 from operad.server.studio.requests import number, text
@@ -44,13 +46,15 @@ try:
     from starlette.routing import Route
 
     from operad.server.streams import EventStream
+    from operad.server.studio.cases import Tests
     from operad.server.studio.chatting import Chats, model_state
+    from operad.server.studio.playground import Playground
     from operad.server.studio.runs.kept import KEPT, KeptRuns
     from operad.server.studio.runs.routes import MAX_FILES, MAX_UPLOAD, Runs
     from operad.server.view.http import application, json_body, json_response, refusal
     from operad.server.view.run_page import KEEP_ALIVE, MOST_STREAMS
 except ImportError as error:
-    raise MissingExtraError("the studio needs the extra `page`: pip install 'operad[page]'") from error
+    raise MissingExtraError(f"the studio needs the extra `page`: {pip_install('page')}") from error
 
 T = TypeVar("T")
 
@@ -103,7 +107,11 @@ class Studio:
         self._followers: set[asyncio.Queue[dict[str, Any] | None]] = set()
         self._bundle = Path(str(files("operad.server.studio") / "bundle"))
         self._model = model
-        self._runs = Runs(folder, self._find, model, trust, services, KeptRuns(histories, retention), self._notify_runs)
+        self._services = services
+        self._runs = Runs(
+            folder, self._find, model, trust, services, KeptRuns(histories, retention), self._notify_runs, histories
+        )
+        self._tests = Tests(self._find, self._runs, lambda name: self._send({"path": name, "tests": True}))
         chats = Chats(self._find, self._notify, model, services)
         self.app = application(
             Route("/", self._page),
@@ -111,12 +119,15 @@ class Studio:
             Route("/data/files", self._files),
             Route("/data/files", self._new, methods=["POST"]),
             Route("/data/catalogue", self._catalogue),
+            Route("/data/models", self._models),
             Route("/data/open", self._open_file, methods=["POST"]),
             *(Route(f"/data/{name}", partial(self._edit, work), methods=["POST"]) for name, work in _EDITS.items()),
             *(Route(f"/data/{name}", partial(self._read, work), methods=["POST"]) for name, work in _READS.items()),
             Route("/data/fixes", self._fixes),
             Route("/data/export", self._export),
             Route("/data/changes", self._changes),
+            *self._tests.routes,
+            *Playground(self._find, self._runs).routes,
             *self._runs.routes,
             *chats.routes,
             handlers=dict.fromkeys((StaleError, ReadonlyError, InvalidError, OperadError), _refused),
@@ -141,6 +152,7 @@ class Studio:
         for file in self._open.values():
             with suppress(OperadError):
                 await asyncio.to_thread(file.flush)
+        await self._tests.close()
         await self._runs.close()
 
     def _notify(self, file: OpenFile) -> None:
@@ -186,6 +198,9 @@ class Studio:
                 "limits": {"file": MAX_BYTES, "files": MAX_FILES},
             }
         )
+
+    async def _models(self, request: Request) -> Response:
+        return json_response(await asyncio.to_thread(lambda: models_json(self._model, self._services())))
 
     async def _new(self, request: Request) -> Response:
         body = await json_body(request, MAX_UPLOAD)
@@ -314,6 +329,7 @@ _EDITS: dict[str, Callable[[OpenFile, dict[str, Any]], None]] = {
     "undo": lambda file, body: file.undo(number(body, "version")),
     "redo": lambda file, body: file.redo(number(body, "version")),
     "goto": lambda file, body: file.goto(number(body, "version"), number(body, "step")),
+    "name": lambda file, body: file.history.name(number(body, "step"), " ".join(text(body, "name").split())),
     "restore": lambda file, _: file.restore(),
     "fix": _apply_fix,
 }

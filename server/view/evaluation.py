@@ -10,9 +10,8 @@ from operad.runtime.evaluation.report import EvaluationReport
 from operad.runtime.evaluation.results import ReportCase, fault_line
 from operad.runtime.evaluation.tables import Cell, Table, cell_text, report_tables
 from operad.runtime.values.text import shortened
-from operad.server.page_headers import source_hash
 from operad.server.view.markdown import code
-from operad.server.view.page import fill, style
+from operad.server.view.page import fill
 
 MOST_CASES = 2_000
 """Maximum number of runs whose details a page contains."""
@@ -23,25 +22,6 @@ MOST_OF_A_TEXT = 20_000
 MOST_OF_A_CELL = 500
 """Maximum number of characters of a cell in Markdown."""
 
-_STYLE = """
-body { display: block; overflow: auto; padding: 0 0 40px; }
-main { display: block; max-width: 1200px; margin: 0 auto; padding: 16px; }
-main > * { background: none; border: 0; }
-h1 { white-space: normal; max-width: none; }
-h2 { font-size: 15px; margin: 22px 0 8px; }
-table { border-collapse: collapse; background: var(--card); border: 1px solid var(--line); }
-th, td { text-align: start; padding: 5px 10px; border-bottom: 1px solid var(--line); vertical-align: top; overflow-wrap: anywhere; }
-th { color: var(--soft); font-weight: 550; }
-td.number { font-variant-numeric: tabular-nums; white-space: nowrap; }
-details { background: var(--card); border: 1px solid var(--line); border-radius: 9px; margin: 6px 0; padding: 8px 12px; }
-summary { cursor: pointer; font-weight: 550; overflow-wrap: anywhere; }
-details.failed { border-inline-start: 4px solid var(--failed); }
-details.passed { border-inline-start: 4px solid var(--done); }
-details dt { color: var(--soft); margin-top: 8px; }
-details dd { margin: 0; white-space: pre-wrap; overflow-wrap: anywhere; }
-.rate { font-size: 30px; font-weight: 650; }
-"""
-
 
 def page(report: EvaluationReport, comparison: Comparison | None = None) -> str:
     """Return a report as a page that needs no other file, server or script.
@@ -51,8 +31,6 @@ def page(report: EvaluationReport, comparison: Comparison | None = None) -> str:
     Args:
         comparison: Comparison with an earlier report; None for none.
     """
-    look = style() + _STYLE
-    policy = f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; style-src {source_hash(look)}"
     head, *tables = report_tables(report, comparison)
     cases = [*report.failed, *(case for case in report.cases if case.passed)]
     more = f"<p class=soft>… and {len(cases) - MOST_CASES:,} more</p>" if len(cases) > MOST_CASES else ""
@@ -66,7 +44,7 @@ def page(report: EvaluationReport, comparison: Comparison | None = None) -> str:
             more,
         ]
     )
-    return fill("evaluation.html", policy=policy, title=_text(report.workflow), style=look, body=body)
+    return fill("evaluation", title=_text(report.workflow), body=body)
 
 
 def markdown(report: EvaluationReport, comparison: Comparison | None = None) -> str:

@@ -16,6 +16,7 @@ from starlette.routing import Mount, Route
 
 from operad.runtime.values.errors import OperadError, describe
 from operad.runtime.values.valid_json import to_json
+from operad.server.problems import RefusedError
 
 MAX_BODY = 2**20
 """Maximum size of a request's body, in bytes."""
@@ -40,7 +41,7 @@ async def _http_error(request: Request, error: Exception) -> Response:
 
 
 async def _conflict(request: Request, error: Exception) -> Response:
-    return refusal(409, str(error))
+    return refusal(error.status if isinstance(error, RefusedError) else 409, str(error))
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:

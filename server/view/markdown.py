@@ -17,6 +17,7 @@ from operad.runtime.values.map_item import without_index
 from operad.runtime.values.mermaid import Flowchart
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import shortened
+from operad.server.view.picture import goal_of, inputs_line
 
 MOST_ROWS = 100
 MOST_IN_PICTURE = 100
@@ -46,7 +47,8 @@ def markdown(trace: Trace) -> str:
     critical = {trace.spans[number].name for number in critical_path(trace) if len(trace.spans[number].path) == 1}
     parts = [
         f"## {code(trace.workflow)}: {_state(trace, root)}",
-        _block(trace.goal),
+        _block(goal_of(trace)),
+        _block(inputs_line(trace)),
         _totals(trace, root),
         "\n".join(_table(by_name, critical)),
         *_rounds(trace, root),

@@ -12,11 +12,6 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.page_headers import source_hash
 from operad.server.view.picture import details, picture
 
-_SCRIPTS = (
-    "dom", "markdown", "run", "source", "layout", "graph", "timeline", "answer", "tools", "operator", "diff", "rounds", "search",
-    "replay", "main",
-)  # fmt: skip
-_LIST = ("dom", "runs")
 _LIVE, _REPORT = "'self'", "'none'"
 
 
@@ -35,7 +30,7 @@ def runs_page(title: str, runs: object) -> str:
     Args:
         runs: The runs, as ``data/runs`` answers.
     """
-    return _page(title, _json(runs), connect=_LIVE, file="runs.html", scripts=_LIST)
+    return _page(title, _json(runs), connect=_LIVE, name="runs")
 
 
 def report(trace: Trace) -> str:
@@ -43,34 +38,21 @@ def report(trace: Trace) -> str:
     return _page(trace.workflow or "run", _json(picture(trace)), _json(details(trace)), connect=_REPORT)
 
 
-def _page(
-    title: str,
-    picture: str = "",
-    details: str = "",
-    *,
-    connect: str,
-    file: str = "page.html",
-    scripts: tuple[str, ...] = _SCRIPTS,
-) -> str:
-    look, script = style(), _script(scripts)
-    policy = (
-        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect};"
-        f" style-src {source_hash(look)}; script-src {source_hash(script)}"
-    )
-    return fill(
-        file,
-        policy=policy,
-        title=html.escape(title[:200]),
-        style=look,
-        script=script,
-        picture=picture,
-        details=details,
-    )
+def _page(title: str, picture: str = "", details: str = "", *, connect: str, name: str = "run") -> str:
+    return fill(name, connect=connect, title=html.escape(title[:200]), picture=picture, details=details)
 
 
-def fill(file: str, **parts: str) -> str:
-    """Return a page with parts in place of their names in double braces."""
-    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts[found[1]], _file(file))
+def fill(name: str, *, connect: str = "'none'", **parts: str) -> str:
+    """Return a page of the bundle with parts in place of their names in double braces, and its content security policy.
+
+    Args:
+        connect: Source that the page may request.
+    """
+    text, own = _bundle(name)
+    parts["policy"] = (
+        f"default-src 'none'; base-uri 'none'; form-action 'none'; img-src data:; connect-src {connect}; {own}"
+    )
+    return re.sub(r"\{\{(\w+)\}\}", lambda found: parts.get(found[1], found[0]), text)
 
 
 def _json(value: object) -> str:
@@ -79,17 +61,9 @@ def _json(value: object) -> str:
 
 
 @cache
-def style() -> str:
-    """Return the style of the pages."""
-    return _file("page.css")
-
-
-@cache
-def _script(names: tuple[str, ...]) -> str:
-    """Return scripts joined into one, in a scope of their own."""
-    texts = "\n".join(_file(f"{name}.js") for name in names)
-    return f'(() => {{\n"use strict";\n{texts}}})();'
-
-
-def _file(name: str) -> str:
-    return (files("operad.server.view") / "page" / name).read_text(encoding="utf-8")
+def _bundle(name: str) -> tuple[str, str]:
+    """Return a page that `make studio` has built, and its style and script as directives of a policy."""
+    text = (files("operad.server.view") / "bundle" / f"{name}.html").read_text(encoding="utf-8")
+    [style] = re.findall("<style>(.*?)</style>", text, re.DOTALL)
+    script = "".join(re.findall("<script>(.*?)</script>", text, re.DOTALL))
+    return text, f"style-src {source_hash(style)}; script-src {source_hash(script)}"

@@ -7,6 +7,8 @@ from typing import Any
 
 from operad.runtime.observe.critical_path import critical_path
 from operad.runtime.observe.trace import Graph, Span, Trace
+from operad.runtime.values.text import shortened
+from operad.runtime.values.valid_json import to_json
 
 MOST_OF_A_TEXT = 300
 """Maximum number of characters of an error or a question in the outline; the details contain all of it."""
@@ -25,7 +27,7 @@ def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
         since: Version of the picture that the page has; spans that have not changed since are left out.
 
     Returns:
-        ``run_id``, ``workflow``, ``goal``; ``version``, for `since` of the next call; ``now``, the time of the last
+        ``run_id``, ``workflow``; ``goal``, and ``inputs`` in one line; ``version``, for `since` of the next call; ``now``, the time of the last
         event, in seconds since the epoch; ``ended``; ``reset``: True if another run has started, so that earlier
         pictures are outdated; ``graphs``, by the path of the operator that runs the workflow, joined by slashes and
         without the numbers of items, that of the run under the empty text, or None if they have not changed;
@@ -37,7 +39,8 @@ def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
     return {
         "run_id": trace.run_id,
         "workflow": trace.workflow,
-        "goal": trace.goal,
+        "goal": goal_of(trace),
+        "inputs": inputs_line(trace),
         "version": trace.version,
         "now": trace.now,
         "ended": trace.ended,
@@ -48,6 +51,17 @@ def picture(trace: Trace, since: int = 0) -> dict[str, Any]:
         "spans": [_outline(span) for span in trace.changed_since(known)],
         "critical": sorted(critical_path(trace)) if trace.ended else [],
     }
+
+
+def goal_of(trace: Trace) -> str:
+    """Return the goal of a run; empty if a workflow of nodes has only its name in place of one."""
+    return "" if trace.inputs and trace.goal == trace.workflow else trace.goal
+
+
+def inputs_line(trace: Trace) -> str:
+    """Return the inputs of a run in one line, shortened."""
+    shown = (f"{name}: {value if isinstance(value, str) else to_json(value)}" for name, value in trace.inputs.items())
+    return shortened(" · ".join(shown), MOST_OF_A_TEXT)
 
 
 def details(trace: Trace, of: int | None = None) -> dict[int, dict[str, Any]]:

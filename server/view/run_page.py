@@ -5,13 +5,14 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response, StreamingResponse
 from starlette.routing import Route
 
+from operad.runtime.durable.restart import Restart
 from operad.runtime.events import Event, RunStarted
 from operad.runtime.observe.metrics import exposition
 from operad.runtime.observe.trace import Trace
@@ -24,6 +25,7 @@ from operad.server.view.sources import Source
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
+from operad.server.keys import caller_name
 from operad.server.page_headers import content_policy
 from operad.server.streams import EventStream
 from operad.server.view.http import application, json_body, json_response, whole_number
@@ -44,6 +46,7 @@ class RunPage:
     Args:
         metrics: Metrics for Prometheus at `metrics`; None for none.
         titles: Titles of operators by their ids; others are shown by their ids.
+        studio: Address at which the studio shows the run, relative to the page; empty for none.
 
     Attributes:
         app: The application.
@@ -55,8 +58,10 @@ class RunPage:
         title: str,
         metrics: CollectorRegistry | None = None,
         titles: Mapping[str, str] | None = None,
+        studio: str = "",
     ) -> None:
         self._source = source
+        self._studio = studio
         self._titles = dict(titles or {})
         self._registry = metrics
         self._trace = Trace()
@@ -72,6 +77,7 @@ class RunPage:
             Route("/data/details", self._details),
             Route("/data/answer", self._answer, methods=["POST"]),
             Route("/data/cancel", self._cancel, methods=["POST"]),
+            Route("/data/restart", self._restart, methods=["POST"]),
             Route("/metrics", self._metrics),
         )
 
@@ -121,17 +127,23 @@ class RunPage:
     def _note(self) -> str:
         return self._fault or self._source.note(ended=self._trace.ended)
 
+    @property
+    def _actions(self) -> list[str]:
+        control = self._source.control
+        return [] if control is None else ["answer", "cancel", *(["restart"] if control.restart else [])]
+
     def _page_data(self, since: int = 0) -> dict[str, Any]:
         """Return the data of the page: the picture, or its changes since a version.
 
         Beside the values of `picture`, there are ``note``, a remark for the reader; ``can``, the available actions:
-        ``answer``, ``cancel``; and ``titles`` of operators by their ids.
+        ``answer``, ``cancel``, ``restart``; ``titles`` of operators by their ids; and ``studio``, its address.
         """
         return {
             **picture(self._trace, since),
             "note": self._note,
-            "can": ["answer", "cancel"] if self._source.control else [],
+            "can": self._actions,
             "titles": self._titles,
+            "studio": self._studio,
         }
 
     # Requests
@@ -185,7 +197,7 @@ class RunPage:
             )
         if not isinstance(body.get("interrupt_id"), str) or "value" not in body:
             raise HTTPException(400, 'say {"interrupt_id": the question\'s id, "value": the answer}')
-        await control.answer(self._trace.run_id, body["interrupt_id"], body["value"])
+        await control.answer(self._trace.run_id, body["interrupt_id"], body["value"], caller_name(request.scope))
         return json_response({})
 
     async def _cancel(self, request: Request) -> Response:
@@ -197,6 +209,17 @@ class RunPage:
             raise InputError("no run is in progress")
         await control.cancel(self._trace.run_id)
         return json_response({})
+
+    async def _restart(self, request: Request) -> Response:
+        control, body = self._source.control, await json_body(request)
+        if control is None or control.restart is None:
+            raise InputError("this page cannot restart the run; operad runs resume ID --restart-from OPERATOR does")
+        operator, round_, inputs = body.get("operator"), body.get("round", 1), body.get("inputs", {})
+        if not isinstance(operator, str) or type(round_) is not int or not isinstance(inputs, dict):
+            raise HTTPException(400, 'say {"operator": its path, "round": a number, "output": a value, "inputs": {…}}')
+        outputs = {operator: body["output"]} if "output" in body else {}
+        made = Restart(operator, round_, outputs, cast("dict[str, Any]", inputs), caller_name(request.scope))
+        return json_response({"run_id": await control.restart(made)})
 
     async def _metrics(self, request: Request) -> Response:
         if self._registry is None:

@@ -6,18 +6,18 @@ import asyncio
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import HTTPConnection, Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from operad.runtime.durable.threads import in_thread
-from operad.runtime.values.errors import InputError
+from operad.runtime.values.errors import OperadError
 from operad.runtime.values.message import NO_USAGE, Usage
-from operad.server.view.sources import LedgerSource
+from operad.server.view.sources import LedgerSource, Source
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
@@ -45,15 +45,31 @@ class _Followed:
     keeping: asyncio.Task[None]
 
 
+class RunCatalog(Protocol):
+    """Runs that a page lists, as the sender of a request may see them."""
+
+    async def listed(self, request: HTTPConnection) -> Sequence[dict[str, Any]]:
+        """Return the newest runs; see `listed_run`."""
+        ...
+
+    async def source(self, run_id: str, request: HTTPConnection) -> Source:
+        """Return the source of a run.
+
+        Raises:
+            OperadError: No run has the id, or the sender may not see it.
+        """
+        ...
+
+
 class RunsPage:
-    """The runs of a database: a list, and a page for each, under ``runs/ID/``.
+    """The runs of a catalog: a list, and a page for each, under ``runs/ID/``.
 
     Attributes:
         app: The application.
     """
 
-    def __init__(self, ledger: Ledger, title: str) -> None:
-        self._ledger = ledger
+    def __init__(self, catalog: RunCatalog, title: str) -> None:
+        self._catalog = catalog
         self._title = title
         self._followed = OrderedDict[str, _Followed]()
         self.app = application(
@@ -65,46 +81,59 @@ class RunsPage:
 
     async def close(self) -> None:
         """Send the last changes to the connected browsers, and end their streams."""
-        for followed in self._followed.values():
+        while self._followed:
+            _, followed = self._followed.popitem()
             followed.keeping.cancel()
             await followed.page.close()
 
     async def _list(self, request: Request) -> Response:
-        html = runs_page(self._title, await self._listed())
+        html = runs_page(self._title, await self._catalog.listed(request))
         return HTMLResponse(html, headers={"content-security-policy": content_policy(html)})
 
     async def _runs(self, request: Request) -> Response:
-        return json_response(await self._listed())
-
-    async def _listed(self) -> Sequence[dict[str, Any]]:
-        def look() -> list[dict[str, Any]]:
-            alive = self._ledger.alive()
-            return [_listed(run, alive) for run in self._ledger.runs(MOST_LISTED)]
-
-        return await in_thread(look)
+        return json_response(await self._catalog.listed(request))
 
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         run_id = scope["path_params"]["run_id"]
-        followed = self._followed.get(run_id) or await self._follow(run_id)
+        try:
+            source = await self._catalog.source(run_id, HTTPConnection(scope))
+        except OperadError as error:
+            raise HTTPException(404, str(error)) from error
+        followed = self._followed.get(run_id) or self._follow(run_id, source)
         self._followed.move_to_end(run_id)
         await followed.page.app(scope, receive, send)
 
-    async def _follow(self, run_id: str) -> _Followed:
+    def _follow(self, run_id: str, source: Source) -> _Followed:
         """Start to follow a run; drop the pages of idle runs if there are too many."""
-        try:
-            source = await in_thread(LedgerSource, self._ledger, run_id)
-        except InputError as error:
-            raise HTTPException(404, str(error)) from error
-        if run_id not in self._followed:  # two requests may have arrived at once
-            page = RunPage(source, run_id)
-            self._followed[run_id] = _Followed(page, asyncio.ensure_future(page.keep_up()))
-            idle = [name for name, followed in self._followed.items() if not followed.page.followed and name != run_id]
-            for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
-                self._followed.pop(name).keeping.cancel()
+        page = RunPage(source, run_id)
+        self._followed[run_id] = _Followed(page, asyncio.ensure_future(page.keep_up()))
+        idle = [name for name, followed in self._followed.items() if not followed.page.followed and name != run_id]
+        for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
+            self._followed.pop(name).keeping.cancel()
         return self._followed[run_id]
 
 
-def _listed(run: StoredRun, alive: Collection[str]) -> dict[str, Any]:
+class LedgerCatalog:
+    """The runs of a database, for everyone."""
+
+    def __init__(self, ledger: Ledger) -> None:
+        self._ledger = ledger
+
+    async def listed(self, request: HTTPConnection) -> Sequence[dict[str, Any]]:
+        """See `RunCatalog.listed`."""
+
+        def look() -> list[dict[str, Any]]:
+            alive = self._ledger.alive()
+            return [listed_run(run, alive) for run in self._ledger.runs(MOST_LISTED)]
+
+        return await in_thread(look)
+
+    async def source(self, run_id: str, request: HTTPConnection) -> Source:
+        """See `RunCatalog.source`."""
+        return await in_thread(LedgerSource, self._ledger, run_id)
+
+
+def listed_run(run: StoredRun, alive: Collection[str]) -> dict[str, Any]:
     """Return a run as the list shows it."""
     usage = Usage.model_validate_json(run.usage) if run.usage else NO_USAGE
     return {

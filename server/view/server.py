@@ -10,15 +10,16 @@ import asyncio
 import secrets
 import socket
 import threading
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Protocol
 from urllib.parse import urlsplit
 
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.workflow.workflow import Workflow
-from operad.server.page_headers import HEADERS
+from operad.server.page_headers import PageHeaders
 from operad.server.view.sources import LiveSource
 
 try:
@@ -27,20 +28,19 @@ try:
     from starlette.requests import Request
     from starlette.responses import Response
     from starlette.routing import Mount
-    from starlette.types import ASGIApp, Message, Receive, Scope, Send
+    from starlette.types import ASGIApp, Receive, Scope, Send
 
     from operad.server.connections import http_config, quiet_about_accept
     from operad.server.view.http import refusal
     from operad.server.view.run_page import RunPage
     from operad.server.view.runs_page import RunsPage
 except ImportError as error:
-    raise MissingExtraError("the page needs the extra `page`: pip install 'operad[page]'") from error
+    raise MissingExtraError(f"the page needs the extra `page`: {pip_install('page')}") from error
 
 __all__ = ["HOST", "PageServer", "RunPage", "RunsPage", "Site", "live_page", "show"]
 
 HOST = "127.0.0.1"
 _OWN_HOSTS = frozenset({"127.0.0.1", "localhost", "::1"})
-_HEADERS = {**HEADERS, "cache-control": "no-store"}
 _CLOSING_SECONDS = 3.0
 """Maximum time to wait for the end of the server's thread, in seconds."""
 
@@ -129,14 +129,14 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def live_page(workflow: Workflow, source: LiveSource) -> RunPage:
+def live_page(workflow: Workflow, source: LiveSource, titles: Mapping[str, str] | None = None) -> RunPage:
     """Return the page of a workflow's runs; with metrics, if their extra is installed."""
     try:
         metrics = Metrics()
     except MissingExtraError:
-        return RunPage(source, workflow.name)
+        return RunPage(source, workflow.name, titles=titles)
     workflow.add_listener(metrics)
-    return RunPage(source, workflow.name, metrics.registry)
+    return RunPage(source, workflow.name, metrics.registry, titles)
 
 
 @contextmanager
@@ -173,24 +173,15 @@ class _Guard:
 
     def __init__(self, app: ASGIApp, token: str) -> None:
         self._app = app
+        self._answer = PageHeaders(self._check)
         self._token = token.encode()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            return
+        if scope["type"] == "http":
+            await self._answer(scope, receive, send)
 
-        async def send_with_headers(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                present = {name.lower() for name, _ in message["headers"]}
-                own_headers = [(name.encode(), value.encode()) for name, value in _HEADERS.items()]
-                message["headers"] = [
-                    *message["headers"],
-                    *(header for header in own_headers if header[0] not in present),
-                ]
-            await send(message)
-
-        refused = self._refusal(Request(scope))
-        await (refused or self._app)(scope, receive, send_with_headers)
+    async def _check(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await (self._refusal(Request(scope)) or self._app)(scope, receive, send)
 
     def _refusal(self, request: Request) -> Response | None:
         hosts = request.headers.getlist("host")

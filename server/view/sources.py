@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from pydantic import JsonValue
 
+from operad.runtime.durable.restart import Restart, origin_text
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Event
 from operad.runtime.events.events_file import EventsFile
@@ -42,8 +43,13 @@ _HEAD_BYTES = 256
 class Control(Protocol):
     """Object that answers a run's questions, and cancels the run."""
 
-    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
-        """Answer a question.
+    @property
+    def restart(self) -> Callable[[Restart], Awaitable[str]] | None:
+        """Function that continues a copy of the run, and returns its id; None if that is impossible."""
+        ...
+
+    async def answer(self, run_id: str, question_id: str, value: JsonValue, by: str) -> None:
+        """Answer a question, as a user with a name; empty if it is not known.
 
         Raises:
             OperadError: The question does not exist, or the answer does not fit.
@@ -90,6 +96,8 @@ class LiveSource:
         end: Function that cancels the run; by default, the workflow's.
     """
 
+    restart = None
+
     def __init__(self, workflow: Workflow, end: Callable[[], object] | None = None) -> None:
         self._workflow = workflow
         self._end = end
@@ -118,13 +126,13 @@ class LiveSource:
         """Return the events since the last call."""
         return [self._pending.popleft() for _ in range(len(self._pending))]
 
-    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
+    async def answer(self, run_id: str, question_id: str, value: JsonValue, by: str) -> None:
         """Answer a question; further events show the effect on the run.
 
         Raises:
             OperadError: The question does not exist, or the answer does not fit.
         """
-        await self._workflow.answer(run_id, {question_id: value})
+        await self._workflow.answer(run_id, {question_id: value}, by=by)
 
     async def cancel(self, run_id: str) -> None:
         """Cancel the run.
@@ -220,8 +228,10 @@ class LedgerSource:
         InputError: The run does not exist.
     """
 
+    restart = None
+
     def __init__(self, ledger: Ledger, run_id: str, resume: str = "") -> None:
-        ledger.run(run_id)
+        self._origin = origin_text(ledger.run(run_id))
         self._ledger = ledger
         self._run_id = run_id
         self._resume = resume or f"to resume it: operad runs resume {run_id}"
@@ -229,8 +239,8 @@ class LedgerSource:
         self._next_query = 0.0
 
     def note(self, *, ended: bool) -> str:
-        """Return a remark if no process drives the run, or if the database does not answer."""
-        return "" if ended else self._position.note
+        """Return of which run it is a copy; and if no process drives the run, or the database does not answer, that."""
+        return "; ".join(filter(None, (self._origin, "" if ended else self._position.note)))
 
     @property
     def control(self) -> Control:
@@ -262,13 +272,13 @@ class LedgerSource:
         new, part = self._ledger.events_after(self._run_id, position.part)
         return new, _Position(None if driven else state, part, note)
 
-    async def answer(self, run_id: str, question_id: str, value: JsonValue) -> None:
+    async def answer(self, run_id: str, question_id: str, value: JsonValue, by: str) -> None:
         """Answer a question: the driver of the run receives the answer, now or when the run is resumed.
 
         Raises:
             InputError: The question does not exist, or the answer does not fit.
         """
-        await in_thread(self._ledger.answer, self._run_id, {question_id: value})
+        await in_thread(self._ledger.answer, self._run_id, {question_id: value}, by)
         self._read_at_once()
 
     async def cancel(self, run_id: str) -> None:

@@ -129,7 +129,10 @@ class _Edit:
             steps = steps_of(operation.path)
         except PathError as error:
             raise InputError(str(error)) from error
-        return self._file.with_value((*part.path, *steps), _new_value(operation, part.spec.params))
+        value = _new_value(operation, part.spec.params)
+        if steps == ["check"] and not value:
+            return self._file.without_field(part.path, "check")
+        return self._file.with_value((*part.path, *steps), value)
 
     def _renamed(self, part: Part, name: Any) -> ExpertFile:
         if not isinstance(name, str) or not name.strip() or name in self._file.definitions() or part.path is None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple, cast
 
+from operad.configs.build import NOT_AS_EVALUATOR
 from operad.configs.expert_file import EVALUATOR, ExpertFile
 from operad.configs.loader import Configuration, preview_text
 from operad.configs.reading import places
@@ -22,6 +23,9 @@ OPERATOR, EXPERT, LEADER = "operator", "expert", "leader"
 
 _NOT_SHOWN = frozenset({"workflow", "evaluator", "name"})
 _PORTS_TEXT = "Ports of the operator, of which it chooses one; a chain names the port that it follows."
+_CHAINS_TEXT = "Chains of operators; each operator runs after the one before it."
+_CRITERIA_TEXT = "Criteria that the result must meet."
+_ROUNDS_TEXT = "Maximum number of rounds; in each, the operators that the evaluator blames run again."
 _EXPERT_FIELDS = ("max_rounds", "on_reject", "model", "reasoner", "memory", "limits", "budget", "policy")
 
 
@@ -50,6 +54,11 @@ def graph_of(data: bytes, path: Path) -> NodeGraph:
     return NodeGraph([part.spec for part in parts], edges, name=name)
 
 
+def goal_of(data: bytes, path: Path) -> str:
+    """Return the default job of a file of experts: its description."""
+    return preview_text(file_of(data, path).text, path.name, path.parent).spec.app.desc
+
+
 def file_of(data: bytes, path: Path) -> ExpertFile:
     """Return a file of experts, given its content."""
     return ExpertFile(data.decode("utf-8-sig", "replace"), path.name)
@@ -72,7 +81,7 @@ def read_parts(file: ExpertFile, path: Path) -> tuple[Configuration, list[Part],
     for number, expert in enumerate(configuration.spec.experts):
         name = expert.profile.name
         fields = _fields_of_expert(expert, expert.profile) | _linked_fields(file, number)
-        parts.append(Part(NodeSpec(name, EXPERT, fields), ("experts", number), number, name))
+        parts.append(Part(NodeSpec(name, EXPERT, fields, title=name), ("experts", number), number, name))
         edges += [Edge(LEADER, name)] if leader else []
         inner, between = _parts_of_expert(configuration, number, id_counts, definitions)
         parts += inner
@@ -97,7 +106,7 @@ def _parts_of_expert(
     edges: list[Edge] = []
     for key in graph.operators:
         path, fields = definitions.get(key, (None, dict[str, Any]()))
-        parts.append(Part(NodeSpec(ids[key], OPERATOR, fields, name), path, number, key))
+        parts.append(Part(NodeSpec(ids[key], OPERATOR, fields, name, title=key), path, number, key))
         for predecessor, ports in graph.before[key].items():
             declared = list(graph.operators[predecessor].ports) if predecessor in graph.operators else []
             numbers = [declared.index(port) for port in ports if port in declared] or [0]
@@ -106,7 +115,7 @@ def _parts_of_expert(
     for evaluator in graph.evaluators:
         key = evaluator.get_id()
         path, fields = definitions.get(key, (None, dict[str, Any]()))
-        parts.append(Part(NodeSpec(ids[key], EVALUATOR, fields, name), path, number, key))
+        parts.append(Part(NodeSpec(ids[key], EVALUATOR, fields, name, title=key), path, number, key))
         edges += [Edge(ids[tail], ids[key]) for tail in graph.operators if tail not in followed]
     return parts, edges
 
@@ -167,10 +176,19 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
     for key in ("tools", "actions"):
         if known := [str(item["name"]) for item in _mappings(file.data, key) if "name" in item]:
             fields[key] = {"type": "array", "items": {"enum": known}, "default": []}
+    not_judging = {*NOT_AS_EVALUATOR, "output_schema"}
+    criteria = {**fields["instruction"], "title": "Criteria", "description": _CRITERIA_TEXT}
+    evaluator = {
+        "type": "object",
+        "properties": {name: part for name, part in fields.items() if name not in not_judging}
+        | {"instruction": criteria},
+        "required": ["instruction"],
+    }
+    fields["check"] = {"x-editor": "check", "description": operator_schema["properties"]["check"]["description"]}
     port = {"type": "string", "default": "other"}
     fields["ports"] = {"type": "array", "items": port, "default": [], "x-advanced": True, "description": _PORTS_TEXT}
     operator = {"type": "object", "properties": fields, "required": ["instruction"]}
-    rounds = {"type": "integer", "minimum": 1, "title": "Max rounds"}
+    rounds = {"type": "integer", "minimum": 1, "title": "Max rounds", "description": _ROUNDS_TEXT}
     profile = {
         "type": "object",
         "properties": {
@@ -180,7 +198,9 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
     }
     steps = {"title": "Operator", "enum": _step_choices(file)}
     chain = {"type": "array", "items": steps, "title": "Chain", "default": steps["enum"][:1]}
-    links: dict[str, Any] = {"workflow": {"type": "array", "items": chain, "title": "Chains"}}
+    links: dict[str, Any] = {
+        "workflow": {"type": "array", "items": chain, "title": "Chains", "description": _CHAINS_TEXT}
+    }
     if judges := _evaluator_choices(file):
         judge = {"title": "Evaluator", "enum": judges}
         links["evaluator"] = {
@@ -195,7 +215,7 @@ def schemas(data: bytes, path: Path) -> dict[str, dict[str, Any]]:
         "properties": {"profile": profile, **links, "max_rounds": rounds},
         "required": ["profile", "workflow", "max_rounds"],
     }
-    return {OPERATOR: operator, EVALUATOR: operator, EXPERT: expert, LEADER: _leader_schema(profile)}
+    return {OPERATOR: operator, EVALUATOR: evaluator, EXPERT: expert, LEADER: _leader_schema(profile)}
 
 
 def _leader_schema(profile: Mapping[str, Any]) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """Steps of a file: all contents that it had in the studio, stored on disk.
 
 A step refers to the step before it. A change after going back starts another branch; steps are removed only if there
-are more than `MOST_STEPS`.
+are more than `MOST_STEPS`, and those with a name never.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.file import unwritable, write_whole
 
 MOST_STEPS = 500
-"""Maximum number of stored steps of a file; the oldest are removed when the file is opened."""
+"""Maximum number of stored steps of a file without those that have a name; the oldest are removed when the file is opened."""
+
+MAX_NAME = 80
+"""Maximum number of characters of the name of a version."""
 
 MAX_LINE = 4_000
 """Maximum number of characters of a line that is read."""
@@ -37,6 +40,7 @@ class Step(NamedTuple):
         before: Number of the step that this one changed; 0 for none.
         digest: Digest of the content after the step.
         draft: True while the stored content is equivalent to the file's, but lacks its comments and layout.
+        name: Name of this version; empty for none.
     """
 
     number: int
@@ -46,6 +50,7 @@ class Step(NamedTuple):
     before: int
     digest: str
     draft: bool = False
+    name: str = ""
 
 
 def digest_of(data: bytes) -> str:
@@ -58,11 +63,14 @@ class History:
 
     Args:
         root: Folder of the histories of all files; by default in the user's folder for program state.
+
+    Attributes:
+        folder: Folder of the history.
     """
 
     def __init__(self, file: Path, root: Path | None = None) -> None:
-        self._folder = (root or state_folder() / "studio") / digest_of(str(file).encode("utf-8", "replace"))[:32]
-        self._lines = self._folder / "steps.jsonl"
+        self.folder = (root or state_folder() / "studio") / digest_of(str(file).encode("utf-8", "replace"))[:32]
+        self._lines = self.folder / "steps.jsonl"
         self.steps: list[Step] = []
         self.current = 0
         self._read()
@@ -105,14 +113,14 @@ class History:
         ]
 
     def _store(self, line: dict[str, Any], data: bytes) -> None:
-        blob = self._folder / digest_of(data)
+        blob = self.folder / digest_of(data)
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
             if not blob.exists():
                 write_whole(str(blob), data)
             self._append_line(line)
         except OSError as error:
-            raise InputError(f"{self._folder}: the history cannot be kept: {error.strerror or error}") from error
+            raise InputError(f"{self.folder}: the history cannot be kept: {error.strerror or error}") from error
 
     def move(self, number: int) -> None:
         """Make another step the current one.
@@ -126,6 +134,25 @@ class History:
             self._append_line({"current": number})
         self.current = number
 
+    def name(self, number: int, name: str) -> None:
+        """Give the content after a step a name; an empty one takes it away.
+
+        Raises:
+            InputError: The step does not exist, the name is too long, or the folder cannot be written.
+        """
+        if self.at(number) is None:
+            raise InputError(f"there is no step {number}")
+        if len(name) > MAX_NAME:
+            raise InputError(f"the name has {len(name):,} characters; the maximum is {MAX_NAME}")
+        try:
+            self._append_line({"named": number, "name": name})
+        except OSError as error:
+            raise InputError(f"{self.folder}: the history cannot be kept: {error.strerror or error}") from error
+        self._set_name(number, name)
+
+    def _set_name(self, number: int, name: str) -> None:
+        self.steps = [step._replace(name=name) if step.number == number else step for step in self.steps]
+
     def content(self, number: int) -> bytes:
         """Return the content of the file after a step.
 
@@ -136,11 +163,11 @@ class History:
         if step is None:
             raise InputError(f"there is no step {number}; there are {len(self.steps)}")
         try:
-            data = (self._folder / step.digest).read_bytes()
+            data = (self.folder / step.digest).read_bytes()
         except OSError as error:
             raise InputError(f"step {number}: its content is gone: {error.strerror or error}") from error
         if digest_of(data) != step.digest:
-            raise InputError(f"step {number}: its content was changed in {self._folder}")
+            raise InputError(f"step {number}: its content was changed in {self.folder}")
         return data
 
     def keep_aside(self, data: bytes) -> Path:
@@ -149,11 +176,11 @@ class History:
         Raises:
             InputError: The content cannot be stored.
         """
-        path = self._folder / f"aside-{digest_of(data)}"
+        path = self.folder / f"aside-{digest_of(data)}"
         try:
-            self._folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         except OSError as error:
-            raise unwritable(str(self._folder), error) from error
+            raise unwritable(str(self.folder), error) from error
         write_whole(str(path), data)
         return path
 
@@ -186,7 +213,10 @@ class History:
                 with suppress(ValueError, TypeError, KeyError, AttributeError):
                     self._apply_line(json.loads(line[:MAX_LINE]))
         if len(self.steps) > MOST_STEPS:
-            self._remove_older(self.steps[-MOST_STEPS:])
+            older, newer = self.steps[:-MOST_STEPS], self.steps[-MOST_STEPS:]
+            named = [step for step in older if step.name]
+            if len(named) < len(older):
+                self._remove_older([*named, *newer])
 
     def _apply_line(self, line: dict[str, Any]) -> None:
         if "current" in line:
@@ -194,6 +224,9 @@ class History:
             return
         if "settled" in line:
             self._replace_draft(int(line["settled"]), str(line["digest"]))
+            return
+        if "named" in line:
+            self._set_name(int(line["named"]), str(line["name"])[:MAX_NAME])
             return
         step = Step(**line)
         known = self.steps[-1].number if self.steps else 0
@@ -204,12 +237,12 @@ class History:
 
     def _remove_older(self, kept: Sequence[Step]) -> None:
         unused = {step.digest for step in self.steps} - {step.digest for step in kept}
-        offset = kept[0].number - 1
-        self.steps = [step._replace(number=step.number - offset, before=max(0, step.before - offset)) for step in kept]
-        self.current = max(1, self.current - offset)
+        numbers = {step.number: number for number, step in enumerate(kept, 1)}
+        self.steps = [step._replace(number=numbers[step.number], before=numbers.get(step.before, 0)) for step in kept]
+        self.current = numbers.get(self.current, 1)
         lines = [json.dumps(step._asdict()) for step in self.steps] + [json.dumps({"current": self.current})]
         with suppress(InputError):
             write_whole(str(self._lines), ("\n".join(lines) + "\n").encode())
             for digest in unused:
                 with suppress(OSError):
-                    (self._folder / digest).unlink()
+                    (self.folder / digest).unlink()

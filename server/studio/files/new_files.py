@@ -64,6 +64,11 @@ def new_file(folder: Folder, fields: Mapping[str, Any]) -> str:
             raise InputError(f"new: {other[:40]!r} is not one of empty, experts, example, import")
 
 
+def is_new_expert(data: bytes) -> bool:
+    """Return True if a file of experts is as new."""
+    return data.endswith(_EXPERT.encode())
+
+
 def _import_file(folder: Folder, body: Mapping[str, Any]) -> str:
     name = PurePosixPath(text(body, "name").replace("\\", "/")).name
     data = decoded(text(body, "base64"), name)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import RLock
@@ -21,15 +21,19 @@ from operad.flows.edit import (
     Operation,
     RemoveInput,
     RemoveNode,
+    RemoveNote,
     RemoveOutput,
+    RenameNode,
     RenameVariable,
     ReplaceText,
+    SetNote,
     SetParam,
     apply,
 )
 from operad.flows.formats.format import Format
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
+from operad.flows.names import names_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
@@ -49,31 +53,37 @@ def title_of(operations: Sequence[Operation], graph: NodeGraph) -> str:
         operations: The operations, at least one.
         graph: The workflow before them.
     """
-    first = _title(operations[0], graph)
+    first = _title(operations[0], graph, names_of(graph))
     more = len(operations) - 1
     return f"{first}, and {more} more" if more else first
 
 
-def _title(operation: Operation, graph: NodeGraph) -> str:  # noqa: C901 - a table
+def _title(operation: Operation, graph: NodeGraph, names: Mapping[str, str]) -> str:  # noqa: C901 - a table
+    def name(node_id: str) -> str:
+        return names.get(node_id, node_id)
+
     match operation:
         case AddNode():
-            return f"Add {operation.type} {operation.id}"
+            return f"Add {operation.title or f'{operation.type} {operation.id}'}"
         case RemoveNode():
-            spec = graph.by_id.get(operation.node)
-            return f"Remove {spec.type if spec else 'node'} {operation.node}"
+            return f"Remove {name(operation.node)}"
+        case RenameNode():
+            return f"Rename {name(operation.node)} to {operation.title}".removesuffix(" to ")
         case SetParam() | ReplaceText():
-            return f"Set {operation.path} of {operation.node}"
+            return f"Set {operation.path} of {name(operation.node)}"
         case Connect():
             port = f" port {operation.port}" if operation.port else ""
-            return f"Connect {operation.source}{port} to {operation.target}"
+            return f"Connect {name(operation.source)}{port} to {name(operation.target)}"
         case Disconnect():
-            return f"Disconnect {operation.source} from {operation.target}"
+            return f"Disconnect {name(operation.source)} from {name(operation.target)}"
         case InsertBetween():
-            return f"Insert {operation.type} {operation.id} between {operation.source} and {operation.target}"
+            return (
+                f"Insert {operation.type} {operation.id} between {name(operation.source)} and {name(operation.target)}"
+            )
         case AddBranch():
-            return f"Add a branch to {operation.node}"
+            return f"Add a branch to {name(operation.node)}"
         case RenameVariable():
-            return f"Rename {operation.old} of {operation.node} to {operation.new}"
+            return f"Rename {operation.old} of {name(operation.node)} to {operation.new}"
         case AddInput():
             return f"Add input {operation.name}"
         case RemoveInput():
@@ -82,6 +92,11 @@ def _title(operation: Operation, graph: NodeGraph) -> str:  # noqa: C901 - a tab
             return f"Add output {operation.name}"
         case RemoveOutput():
             return f"Remove output {operation.name}"
+        case SetNote():
+            known = any(note.id == operation.id for note in graph.sticky_notes)
+            return "Change a note" if known else "Add a note"
+        case RemoveNote():
+            return "Remove a note"
         case _:
             return type(operation).__name__
 
@@ -284,15 +299,18 @@ class OpenFile:
         with self._lock:
             self._save(self._parse(data), title, kind)
 
-    def replace(self, version: int, graph: NodeGraph, title: str, kind: Kind) -> None:
-        """Replace the workflow of a version of the file.
+    def replace(self, version: int, new: NodeGraph | bytes, title: str, kind: Kind) -> None:
+        """Replace the workflow, or the text of the experts, of a version of the file.
 
         Raises:
             StaleError, ReadonlyError: As `apply`.
         """
         with self._lock:
             self._check_version(version)
-            self.put(graph, title, kind)
+            if isinstance(new, bytes):
+                self.write(new, title, kind)
+            else:
+                self.put(new, title, kind)
 
     def undo(self, version: int) -> None:
         """Go back to the previous step; do nothing at the first."""

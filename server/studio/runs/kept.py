@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import state_folder
-from operad.runtime.durable.rows import FINISHED, PAUSED, RUNNING, Retention, StoredRun
+from operad.runtime.durable.rows import ASKS, FINISHED, RUNNING, Retention, StoredRun
 from operad.runtime.events import Event, OperatorFinished
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import OperadError
@@ -49,6 +49,8 @@ class Origin(BaseModel, frozen=True):
         start: Node at which the run began; empty for the beginning.
         reused: Nodes whose messages come from an earlier run.
         inputs: The inputs in short.
+        model: Name of the chosen model; empty for that of the environment.
+        pinned: Nodes that gave pinned values.
     """
 
     file: str
@@ -57,6 +59,8 @@ class Origin(BaseModel, frozen=True):
     start: str = ""
     reused: tuple[str, ...] = ()
     inputs: str = ""
+    model: str = ""
+    pinned: tuple[str, ...] = ()
 
     @classmethod
     def read(cls, text: str) -> Origin:
@@ -149,7 +153,7 @@ class KeptRuns:
         ledger = self.ledger()
         if run.state == RUNNING and (ledger is None or run.driver not in ledger.alive()):
             return "interrupted"
-        return {FINISHED: "done", PAUSED: "asking"}.get(run.state, run.state)
+        return {FINISHED: "done", ASKS: "asking"}.get(run.state, run.state)
 
     def messages(self, run_id: str) -> Messages:
         """Return the messages of a run's operators, with their files, by path and round; events only name files."""

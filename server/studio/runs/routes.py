@@ -15,16 +15,16 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
-from starlette.responses import FileResponse, JSONResponse, Response
+from starlette.responses import JSONResponse, Response
 from starlette.routing import Mount, Route
 from starlette.types import Receive, Scope, Send
 
 from operad.configs.capabilities import Trust, UntrustedError, told
-from operad.configs.loader import load
+from operad.configs.loader import load_text
 from operad.configs.read_capabilities import require_trust
 from operad.flows.assemble import assemble
 from operad.flows.edit import difference
-from operad.flows.formats.shapes import fields_of, list_of
+from operad.flows.formats.shapes import fields_of, list_of, texts_of
 from operad.flows.node_graph import NodeGraph
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import StartParams
@@ -32,22 +32,36 @@ from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.durable.description import NO_GRAPH, changes, describe_workflow, unreadable
 from operad.runtime.durable.rows import FAILED, FINISHED
+from operad.runtime.events import Event
 from operad.runtime.models.model import Model
+from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.valid_json import to_json
 from operad.server.streams import EventStream
+from operad.server.studio.experts.graph import goal_of
 from operad.server.studio.file_json import titles_of
 from operad.server.studio.files.folder import Folder
-from operad.server.studio.files.open_file import OpenFile
+from operad.server.studio.files.open_file import Content, OpenFile
 from operad.server.studio.requests import mapping, optional_text, text
+from operad.server.studio.runs.breakpoints import Breakpoints
 from operad.server.studio.runs.kept import KeptRuns, Origin, inputs_in_short, with_files
-from operad.server.studio.runs.reuse import RunValues, node_alone, read_values, workflow_from
+from operad.server.studio.runs.pin_routes import PinRoutes, given_messages
+from operad.server.studio.runs.pins import Pins
+from operad.server.studio.runs.reuse import (
+    RunValues,
+    give,
+    node_alone,
+    part_of_expert,
+    read_values,
+    with_given,
+    workflow_from,
+)
 from operad.server.studio.runs.run import StudioRun, job_of, row
 from operad.server.studio.runs.uploads import Uploads
-from operad.server.studio.runs.values import Embedded, is_inline
+from operad.server.studio.runs.values import file_response
 from operad.server.view.http import json_body, json_response, whole_number
 from operad.server.view.run_page import KEEP_ALIVE
 
@@ -72,8 +86,6 @@ MOST_OF_CHANGES = 300
 PACE = 0.1
 """Seconds between messages to a browser."""
 
-_FILE_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
-
 
 class Runs:
     """Runs of a studio's files.
@@ -84,7 +96,8 @@ class Runs:
         trust: True if files may do what they can, or a function that decides.
         services: Function that returns the services of a run of a workflow.
         kept: Database of the runs.
-        notify: Function that tells the open pages that the runs of a file have changed.
+        notify: Function that tells the open pages that the runs, or the pinned values, of a file have changed.
+        histories: Folder of the pinned values; None for the user's.
 
     Attributes:
         routes: The routes.
@@ -99,6 +112,7 @@ class Runs:
         services: Callable[[], Services],
         kept: KeptRuns,
         notify: Callable[[str], None],
+        histories: Path | None = None,
     ) -> None:
         self._folder = folder
         self._uploads = Uploads(folder)
@@ -112,6 +126,7 @@ class Runs:
         self._reading = asyncio.Lock()
         self._closing = False
         self._last: dict[str, tuple[str, RunValues | None]] = {}
+        self._pins = Pins(histories)
         self.routes = (
             Route("/data/run", self._start_run, methods=["POST"]),
             Route("/data/runs", self._list),
@@ -124,6 +139,7 @@ class Runs:
             Route("/data/runs/{run}/files/{number}", self._file),
             Route("/data/last/{node:path}", self._last_values),
             Mount("/runs/{run}", app=self._run_page),
+            *PinRoutes(find, self._pins, self._uploads, self._values, MAX_UPLOAD, notify).routes,
         )
 
     async def close(self) -> None:
@@ -162,7 +178,8 @@ class Runs:
 
     async def _ended(self, run: StudioRun, file: OpenFile) -> None:
         """Let the values of a run be those of the last one, unless it was cancelled or nothing came of it."""
-        if run.came_to_something:
+        alone = run.origin.only and (await asyncio.to_thread(self._last_of, file))[1] is None
+        if run.came_to_something and not alone:  # a node that ran alone: the workflow did not run
             self._last[file.name] = run.id, run.values
         with suppress(OperadError):  # the next run tries again
             deleted = await asyncio.to_thread(self._kept.retire, file.path)
@@ -184,67 +201,122 @@ class Runs:
             await old.close()
 
     def _prepare(
-        self, file: OpenFile, body: dict[str, Any], job: Job | None = None
+        self, file: OpenFile, body: dict[str, Any], job: Job | None = None, content: Content | None = None
     ) -> tuple[Agent, Job, RunValues, Origin]:
         """Return the agent and job of a run, the store of its messages, and what it is of.
 
         Args:
             job: The job of a run that goes on; by default, it is made of the inputs.
+            content: Content to run in place of that of the file.
         """
         file.refresh()
+        content = content or file.content
         inputs, only_node, from_node = mapping(body, "inputs"), optional_text(body, "only"), optional_text(body, "from")
-        step = file.history.current
-        if file.content.format is None:
-            agent, given = self._prepare_experts(file, inputs if job is None else {"job": job.goal})
-            origin = Origin(file=str(file.path), step=step, inputs=inputs_in_short(inputs))
-            return agent, job or given, RunValues(file.content.graph), origin
-        graph = file.content.graph
-        if not file.content.format.runs:
-            raise InputError(f"{file.name}: {file.readonly}")
-        try:
-            require_trust(str(file.path), graph, self._trust)
-        except UntrustedError as error:
-            raise _untrusted(file, error) from error
-        services, reused = self._services(), frozenset[str]()
+        model_name, graph, reused = optional_text(body, "model"), content.graph, frozenset[str]()
+        pinned_nodes: tuple[str, ...] = ()
+        model = resolve_model(model_name) if model_name else self._model
         last = self._last_of(file)[1] if only_node or from_node else None
-        if only_node:
-            workflow = node_alone(graph, only_node, last, services)
-            reused = frozenset(node for node in graph.by_id if node != only_node)
-        elif from_node:
-            workflow, reused = workflow_from(graph, from_node, last, services)
+        values = last.copy(graph) if last else RunValues(graph)
+        if content.format is None:
+            agent = self.agent_of(file, model, content)
+            if only_node or from_node:
+                if not isinstance(agent, Expert):
+                    raise InputError("the leader gives each expert its part of the job; run the whole")
+                reused = part_of_expert(agent.workflow, graph, only_node or from_node, last, alone=bool(only_node))
+                job = job or values.job
+            job = job or self._job_of_experts(file, inputs)
+            values.job = job
         else:
-            workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
-        if only_node or from_node:
-            values = last.copy(graph) if last else RunValues(graph)
-            job = job or Job(goal=graph.name, inputs=values.inputs)
-        else:
-            job = job or self._job(graph, inputs)
-            values = RunValues(graph, inputs=dict(job.inputs))
-        agent = Expert(Profile(name=graph.name), workflow, MonoModelReasoner(self._model))
+            self._require_trust(file, content)
+            services = self._services()
+            pinned = self._pins.of(file.path, graph).messages
+            pinned_nodes = tuple(pinned)
+            if only_node:
+                given = given_messages(graph, only_node, mapping(body, "given"), self._uploads)
+                known = with_given(graph, only_node, last, {**pinned, **given})
+                workflow = node_alone(graph, only_node, known, services)
+                reused = frozenset(node for node in graph.by_id if node != only_node)
+            elif from_node:
+                workflow, reused = workflow_from(graph, from_node, last, services, pinned)
+            else:
+                workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
+                give(workflow, graph, pinned)
+            stops = frozenset(texts_of(body.get("breakpoints"))) & graph.by_id.keys()
+            if stops or body.get("step") is True:
+                Breakpoints(graph, stops, self._uploads, step=body.get("step") is True).set_in(workflow)
+            if only_node or from_node:
+                job = job or Job(goal=graph.name, inputs=values.inputs)
+            else:
+                job = job or self._job(graph, inputs)
+                values = RunValues(graph, inputs=dict(job.inputs))
+            agent = Expert(Profile(name=graph.name), workflow, MonoModelReasoner(model))
         agent.check_model()
-        shown = inputs_in_short(inputs or job.inputs)
         origin = Origin(
-            file=str(file.path), step=step, only=only_node, start=from_node, reused=tuple(sorted(reused)), inputs=shown
+            file=str(file.path),
+            step=file.history.current,
+            only=only_node,
+            start=from_node,
+            reused=tuple(sorted(reused)),
+            inputs=inputs_in_short(inputs or job.inputs or {"job": job.goal}),
+            model=model_name,
+            pinned=pinned_nodes,
         )
         return agent, job, values, origin
+
+    def prepare_part(self, file: OpenFile, node: str, model: str, content: Content) -> tuple[Agent, Job]:
+        """Return the agent and the job of a node of a content alone, with the values of the last run of the file.
+
+        Args:
+            model: Name of the model; empty for that of the studio.
+
+        Raises:
+            InputError, InvalidError: The node cannot run.
+        """
+        return self._prepare(file, {"only": node, "model": model}, None, content)[:2]
+
+    def agent_of(self, file: OpenFile, model: Model | None = None, content: Content | None = None) -> Agent:
+        """Return the agent that runs the whole of a file.
+
+        Raises:
+            InputError: The file cannot run, or needs trust.
+        """
+        model, content = model or self._model, content or file.content
+        if content.format is not None:
+            self._require_trust(file, content)
+            workflow = assemble(content.graph, NODE_TYPES, services=self._services(), lossy=True)
+            return Expert(Profile(name=content.graph.name), workflow, MonoModelReasoner(model))
+        try:
+            configuration = load_text(
+                content.data.decode("utf-8-sig"), str(file.path), file.path.parent, trust=self._trust
+            )
+        except UntrustedError as error:
+            raise _untrusted(file, error) from error
+        return configuration.agent(None, model=model) if model else configuration.agent(None)
+
+    def _require_trust(self, file: OpenFile, content: Content) -> None:
+        """Raise InputError if a workflow cannot run here, or needs trust."""
+        if content.format is None or not content.format.runs:
+            raise InputError(f"{file.name}: {content.readonly}")
+        try:
+            require_trust(str(file.path), content.graph, self._trust)
+        except UntrustedError as error:
+            raise _untrusted(file, error) from error
 
     def _job(self, graph: NodeGraph, inputs: dict[str, Any]) -> Job:
         start = next(node for node in graph.nodes if node.type == "start" and not node.parent)
         params = StartParams.model_validate(fields_of(start.params))
         return job_of(inputs, params.variables, params.defaults, self._uploads, graph.name)
 
-    def _prepare_experts(self, file: OpenFile, inputs: dict[str, Any]) -> tuple[Agent, Job]:
-        try:
-            configuration = load(file.path, trust=self._trust)
-        except UntrustedError as error:
-            raise _untrusted(file, error) from error
-        agent = configuration.agent(None, model=self._model) if self._model else configuration.agent(None)
-        agent.check_model()
-        goal = str(inputs.get("job") or "").strip() or configuration.spec.app.desc
+    def _job_of_experts(self, file: OpenFile, inputs: dict[str, Any]) -> Job:
+        goal = str(inputs.get("job") or "").strip() or goal_of(file.content.data, file.path)
         if not goal:
             raise InputError("fill in the input `job`: the task")
         paths = [self._uploads.path(upload, "files") for upload in list_of(inputs.get("files"))]
-        return agent, Job(goal, files=tuple(map(FileDescriptor.of, paths)))
+        return Job(goal, files=tuple(map(FileDescriptor.of, paths)))
+
+    def last_of(self, file: OpenFile) -> RunValues | None:
+        """Return the values of the last run of a file; None if there was none."""
+        return self._last_of(file)[1]
 
     # Kept runs
 
@@ -270,9 +342,16 @@ class Runs:
 
     async def _run(self, request: HTTPConnection) -> StudioRun:
         """Return the run that a request names."""
-        return await self._find_run(request.path_params["run"])
+        return await self.find_run(request.path_params["run"])
 
-    async def _find_run(self, run_id: str) -> StudioRun:
+    def recorded(self, run: StudioRun) -> tuple[Job, list[Event]] | None:
+        """Return the job and the events of a run; None if it is not kept."""
+        ledger = self._kept.ledger()
+        if ledger is None or self._kept.run(run.id) is None:
+            return None
+        return ledger.job(run.id), list(ledger.events(run.id))
+
+    async def find_run(self, run_id: str) -> StudioRun:
         """Return a run; it is read from the database if necessary."""
         async with self._reading:  # two requests may arrive at once
             if run_id not in self._runs:
@@ -292,7 +371,8 @@ class Runs:
             file = self._find({"path": Path(origin.file).relative_to(self._folder.root).as_posix()})
         except ValueError as error:
             raise HTTPException(404, "that is a run of a file in another folder") from error
-        values = RunValues(_graph_of(file, origin), inputs=dict(ledger.job(run_id).inputs))
+        job = ledger.job(run_id)
+        values = RunValues(_graph_of(file, origin), inputs=dict(job.inputs), job=job)
         titles, messages = titles_of(file.content), self._kept.messages(run_id)
         return StudioRun(run_id, file.name, origin, values, titles, stored.created, messages), ledger
 
@@ -317,7 +397,8 @@ class Runs:
         """Return the values of a run, and of parts that ran after it, in the order from the newest to the run."""
         ledger = self._kept.ledger()
         assert ledger is not None  # noqa: S101 - the runs are kept
-        values = RunValues(file.content.graph, inputs=dict(ledger.job(parts[-1][0]).inputs))
+        job = ledger.job(parts[-1][0])
+        values = RunValues(file.content.graph, inputs=dict(job.inputs), job=job)
         for run_id, origin in reversed(parts):
             values.graph, kept = _graph_of(file, origin), self._kept.messages(run_id)
             for event in ledger.events(run_id):
@@ -343,7 +424,9 @@ class Runs:
             ledger = self._kept.ledger()
             assert ledger is not None  # noqa: S101 - the run was read from there
             job = ledger.job(run.id)
-            agent = self._prepare(file, {"only": run.origin.only, "from": run.origin.start}, job)[0]
+            agent = self._prepare(
+                file, {"only": run.origin.only, "from": run.origin.start, "model": run.origin.model}, job
+            )[0]
             stored = ledger.run(run.id)
             if ledger.is_driven(stored):
                 raise InputError("another process drives the run")
@@ -440,45 +523,49 @@ class Runs:
     async def _file(self, request: Request) -> Response:
         run = await self._run(request)
         found = run.files[whole_number(request.path_params["number"])]
-        headers = {"content-security-policy": _FILE_POLICY}
-        if isinstance(found, Embedded):
-            return Response(found.data, media_type=found.mime_type, headers=headers)
-        if found is None or not await asyncio.to_thread(found.path.is_file):
+        if found is None:
             raise HTTPException(404, "there is no such file, or it is gone")
-        return FileResponse(
-            found.path,
-            media_type=found.mime_type if is_inline(found) else "application/octet-stream",
-            filename=found.name,
-            content_disposition_type="inline" if is_inline(found) else "attachment",
-            headers=headers,
-        )
+        return await file_response(found)
 
     async def _run_page(self, scope: Scope, receive: Receive, send: Send) -> None:
         run = await self._run(HTTPConnection(scope))
         await run.page.app(scope, receive, send)
 
+    async def _values(self, file: OpenFile, run_id: str) -> RunValues | None:
+        """Return the values of a run, or of the last one for an empty id; None if there is none."""
+        if run_id:
+            return (await self.find_run(run_id)).values
+        return (await asyncio.to_thread(self._last_of, file))[1]
+
     async def _last_values(self, request: Request) -> Response:
-        """Return what a node read and gave in the run that the request names, or in the last one."""
+        """Return what a node read and gave in the run that the request names, or in the last one; for one item if it names one."""
         file = await asyncio.to_thread(self._find, {"path": request.query_params.get("path", "")})
         node, named = request.path_params["node"], request.query_params.get("run", "")
         run_id, last = await asyncio.to_thread(self._last_of, file)
         if last is None and not named:
             return json_response({"ran": False, "inputs": {}, "outputs": None, "error": None})
-        run = await self._find_run(named or run_id)
+        run = await self.find_run(named or run_id)
         last, shown = run.values if named or last is None else last, run.files.shown
         message = last.messages.get(node)
         outputs = None if message is None else shown(message.outputs or {"text": message.scratchpad})
         inputs = shown(read_values(last.graph, node, last.messages))
         ran = message is not None or node in last.errors
         current = last.is_current(file.content.graph, node) if message else False
-        error = last.errors.get(node)
-        return json_response({"ran": ran, "current": current, "inputs": inputs, "outputs": outputs, "error": error})
+        answer = {"ran": ran, "current": current, "inputs": inputs, "outputs": outputs, "error": last.errors.get(node)}
+        if label := request.query_params.get("item"):
+            result, around = run.items.result(node, label), last.graph.around(node)
+            given = {"item": shown(run.items.given(around[0], label))} if around else {}
+            failed = isinstance(result, str)
+            answer |= {
+                "inputs": given,
+                "outputs": None if failed else shown(result),
+                "error": result if failed else None,
+            }
+        return json_response(answer | {"items": run.items.labels(node), "more_items": run.items.is_full(node)})
 
 
 def _graph_of(file: OpenFile, origin: Origin) -> NodeGraph:
     """Return the workflow as it was when a run started; as it is now if the history does not hold that step."""
-    if file.content.format is None:
-        return file.content.graph
     try:
         return file.at(origin.step)
     except OperadError:

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote, urlencode
 
 from operad.flows.formats.shapes import list_of
 from operad.operators.nodes.flow import read_inputs
@@ -18,6 +19,7 @@ from operad.runtime.values.errors import InputError, describe, did_you_mean
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage
 from operad.runtime.workflow.run_handle import RunHandle
+from operad.server.studio.runs.items import Items
 from operad.server.studio.runs.kept import Messages, Origin, with_files
 from operad.server.studio.runs.reuse import RunValues
 from operad.server.studio.runs.uploads import Uploads
@@ -34,7 +36,7 @@ _GO_ON = "continue it in the studio"
 POLL = 0.5
 """Seconds between queries of a run that another process drives, or that waits for an answer."""
 
-_VERDICT = ("status", "evaluation", "lesson", "blame", "faults", "unsure", "repairs", "kept")
+_VERDICT = ("status", "score", "evaluation", "lesson", "blame", "faults", "unsure", "repairs", "kept")
 """Fields of a round for the browser, beside its operators."""
 
 
@@ -73,6 +75,7 @@ class StudioRun:
         self._kept = dict(kept or {})
         self._trace = Trace()
         self.files = Files(f"data/runs/{self.id}/files/")
+        self.items = Items()
         self._outputs: list[tuple[int, str, int, dict[str, Any]]] = []
         self._result: dict[str, Any] | None = None
         self._error: str | None = None
@@ -142,7 +145,8 @@ class StudioRun:
         return self._trace.ended or bool(self.note and not self._questions())
 
     def _show(self, source: Source) -> RunPage:
-        self._page = RunPage(source, self._trace.workflow or self.file, titles=self._titles)
+        address = f"../../#{urlencode({'file': self.file, 'run': self.id}, quote_via=quote)}"
+        self._page = RunPage(source, self._trace.workflow or self.file, titles=self._titles, studio=address)
         self._page_task = asyncio.ensure_future(self._page.keep_up())
         return self._page
 
@@ -194,6 +198,7 @@ class StudioRun:
             return
         event = with_files(event, self._kept)
         self._trace.apply(event)
+        self.items.apply(event)
         self.values.apply(event, self.origin.reused)
         node = without_index(event.path[-1]) if event.path else ""
         if isinstance(event, events.OperatorFinished) and node:
@@ -308,6 +313,11 @@ class StudioRun:
             await asyncio.wait_for(self.stop(), 2.0)
         if self._task is not None:
             self._task.cancel()
+
+
+def usage_json(usage: Usage) -> dict[str, Any]:
+    """Return what the pages of tests and trials show of a usage."""
+    return {"tokens": usage.tokens, "cost": usage.known_cost, "calls": usage.calls}
 
 
 def row(origin: Origin, state: str, started: float, seconds: float, usage: Usage) -> dict[str, Any]:

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import mimetypes
 import re
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
+
+from starlette.exceptions import HTTPException
+from starlette.responses import FileResponse, Response
 
 from operad.operators.variables import plain
 from operad.runtime.values.file import FileDescriptor
@@ -31,6 +35,8 @@ _KINDS = (
 )  # fmt: skip
 """Types by their first bytes."""
 
+_POLICY = "default-src 'none'; style-src 'unsafe-inline'; sandbox"
+
 _DATA = re.compile(r"data:[\w.+-]+/[\w.+-]+;base64,([A-Za-z0-9+/]{16,}={0,2})")
 _BASE64 = re.compile(r"[A-Za-z0-9+/]{64,}={0,2}")
 
@@ -46,6 +52,26 @@ class Embedded(NamedTuple):
     def size(self) -> int:
         """Size in bytes."""
         return len(self.data)
+
+
+async def file_response(found: FileDescriptor | Embedded) -> Response:
+    """Return a file to a browser, without scripts.
+
+    Raises:
+        HTTPException: The file is gone.
+    """
+    headers = {"content-security-policy": _POLICY}
+    if isinstance(found, Embedded):
+        return Response(found.data, media_type=found.mime_type, headers=headers)
+    if not await asyncio.to_thread(found.path.is_file):
+        raise HTTPException(404, "there is no such file, or it is gone")
+    return FileResponse(
+        found.path,
+        media_type=found.mime_type if is_inline(found) else "application/octet-stream",
+        filename=found.name,
+        content_disposition_type="inline" if is_inline(found) else "attachment",
+        headers=headers,
+    )
 
 
 class Files:
@@ -89,6 +115,15 @@ class Files:
     def _replaced_by_address(self, data_url: re.Match[str]) -> str:
         found = _embedded(data_url[1])
         return (found and self._file_json(found)["url"]) or data_url[0]
+
+    @classmethod
+    def has_file(cls, value: Any) -> bool:
+        """Return True if a value is a file, or has one in it."""
+        if isinstance(value, Mapping):
+            return any(map(cls.has_file, cast("Mapping[Any, Any]", value).values()))
+        if isinstance(value, list | tuple):
+            return any(map(cls.has_file, cast("Sequence[Any]", value)))
+        return isinstance(value, FileDescriptor)
 
     def _file_json(self, file: FileDescriptor | Embedded) -> dict[str, Any]:
         if file not in self._files:

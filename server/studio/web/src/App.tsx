@@ -7,10 +7,16 @@ import { Canvas } from "./canvas/Canvas";
 import { AddOperator } from "./dialogs/AddOperator";
 import { Connect } from "./dialogs/Connect";
 import { CompareRuns } from "./dialogs/CompareRuns";
+import { CompareVersions } from "./dialogs/CompareVersions";
+import { EditValue } from "./dialogs/EditValue";
 import { Export } from "./dialogs/Export";
+import { Find } from "./dialogs/Find";
 import { Help } from "./dialogs/Help";
+import { MakeTest } from "./dialogs/MakeTest";
 import { QuickAdd } from "./dialogs/QuickAdd";
 import { Rename } from "./dialogs/Rename";
+import { Try } from "./dialogs/Try";
+import { RunNode } from "./dialogs/RunNode";
 import { Icon } from "./icons";
 import { Chat } from "./panels/Chat";
 import { History } from "./panels/History";
@@ -18,6 +24,7 @@ import { Inspector } from "./panels/Inspector";
 import { Issues } from "./panels/Issues";
 import { Palette } from "./panels/Palette";
 import { RunPanel } from "./panels/RunPanel";
+import { Tests } from "./panels/Tests";
 import { Start } from "./start/Start";
 import type { Panel } from "./state";
 import { useCommands, useStore, useStudio } from "./store";
@@ -82,7 +89,7 @@ function Editor(): ReactElement {
   );
 }
 
-const TITLES: Record<Panel, string> = { inspector: "Inspector", issues: "Issues", run: "Run", chat: "Chat", history: "History" };
+const TITLES: Record<Panel, string> = { inspector: "Inspector", issues: "Issues", run: "Run", chat: "Chat", history: "History", tests: "Tests" };
 
 function Side({ panel }: { panel: Panel }): ReactElement {
   const commands = useCommands();
@@ -98,6 +105,7 @@ function Side({ panel }: { panel: Panel }): ReactElement {
         {panel === "run" && <RunPanel />}
         {panel === "chat" && <Chat />}
         {panel === "history" && <History />}
+        {panel === "tests" && <Tests />}
       </div>
     </aside>
   );
@@ -108,15 +116,27 @@ function Dialogs(): ReactElement | null {
   const experts = useStudio((state) => state.document?.kind === "experts");
   switch (dialog?.kind) {
     case "palette":
-      return experts ? <AddOperator dialog={dialog} /> : <QuickAdd dialog={dialog} />;
+      return experts ? <AddOperator key={dialog.source} dialog={dialog} /> : <QuickAdd dialog={dialog} />;
     case "connect":
       return <Connect source={dialog.source} />;
     case "rename":
       return <Rename node={dialog.node} />;
+    case "edit-value":
+      return <EditValue node={dialog.node} outputs={dialog.outputs} />;
+    case "run-node":
+      return <RunNode node={dialog.node} />;
     case "export":
       return <Export />;
     case "runs":
       return <CompareRuns rows={dialog.runs} />;
+    case "find":
+      return <Find />;
+    case "test":
+      return <MakeTest run={dialog.run} />;
+    case "versions":
+      return <CompareVersions versions={dialog.versions} />;
+    case "try":
+      return <Try node={dialog.node} />;
     case "help":
       return <Help />;
     default:

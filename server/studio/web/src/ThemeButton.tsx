@@ -1,6 +1,6 @@
 import type { ReactElement } from "react";
 import { Icon } from "./icons";
-import type { Theme } from "./state";
+import type { Theme } from "../shared/theme";
 import { useCommands, useStudio } from "./store";
 
 const NEXT: Record<Theme, Theme> = { system: "light", light: "dark", dark: "system" };

@@ -1,7 +1,7 @@
 // The bar at the top: the file, undo and redo, the panels, run.
 
 import type { ReactElement } from "react";
-import { adding } from "./canvas/keys";
+import { adding, openPanel } from "./canvas/keys";
 import { Icon, type IconName } from "./icons";
 import { type Panel, shownDocument } from "./state";
 import { useCommands, useStore, useStudio } from "./store";
@@ -38,13 +38,15 @@ export function TopBar(): ReactElement | null {
         <button type="button" className="ghost" aria-label="Undo" title="Undo  Ctrl+Z" disabled={!document.undo || locked} onClick={() => void commands.undo()}><Icon name="undo" /></button>
         <button type="button" className="ghost" aria-label="Redo" title="Redo  Shift+Ctrl+Z" disabled={!document.redo || locked} onClick={() => void commands.redo()}><Icon name="redo" /></button>
       </div>
+      <button type="button" className="ghost" aria-label="Find a node" title="Find a node  Ctrl+F" onClick={() => dispatch({ type: "dialog", dialog: { kind: "find" } })}><Icon name="search" /></button>
       <div className="group tabs" role="group" aria-label="Panels">
-        <Tab which="issues" icon={count ? "issue" : "check"} label={count ? `${count} ${count === 1 ? "issue" : "issues"}` : "No issues"} short={String(count)} tone={errors ? "bad" : count ? "warn" : "good"} panel={panel} toggle={toggle} />
+        <Tab which="issues" icon={count ? "issue" : "check"} label={count ? `${count} ${count === 1 ? "issue" : "issues"}` : "No issues"} short={count ? String(count) : undefined} tone={errors ? "bad" : count ? "warn" : "good"} panel={panel} toggle={toggle} />
         <Tab which="history" icon="history" label="History" panel={panel} toggle={toggle} />
+        <Tab which="tests" icon="test" label="Tests" panel={panel} toggle={toggle} />
         <Tab which="chat" icon="chat" label="Chat" panel={panel} toggle={toggle} />
-        <button type="button" className="tab" title="Export" onClick={() => dispatch({ type: "dialog", dialog: { kind: "export" } })}><Icon name="export" /> <span className="wide-only">Export</span></button>
+        <button type="button" className="tab wide-only" title="Export" onClick={() => dispatch({ type: "dialog", dialog: { kind: "export" } })}><Icon name="export" /> <span className="wide-only">Export</span></button>
       </div>
-      <button type="button" className={running ? "main running" : "main"} title={document.runs ? "Run  Ctrl+Enter" : `Cannot run: ${document.readonly}`} disabled={!document.runs} aria-pressed={panel === "run"} onClick={() => toggle("run")}><Icon name="run" size={14} /> {running ? <><span className="wide-only">Running</span><span className="narrow-only">Run</span></> : "Run"}</button>
+      <button type="button" className={running ? "main running" : "main"} title={document.runs ? "Run  Ctrl+Enter" : `Cannot run: ${document.readonly}`} disabled={!document.runs} aria-pressed={panel === "run"} onClick={() => (panel === "run" ? commands.panel(null) : openPanel("run", ".run form", commands))}><Icon name="run" size={14} /> {running ? <><span className="wide-only">Running</span><span className="narrow-only">Run</span></> : "Run"}</button>
       <ThemeButton className="wide-only" />
       <button type="button" className="ghost wide-only" aria-label="Keys" title="Keys  ?" onClick={() => dispatch({ type: "dialog", dialog: { kind: "help" } })}><Icon name="help" /></button>
     </header>
@@ -55,7 +57,7 @@ interface TabProps {
   which: Panel;
   icon: IconName;
   label: string;
-  short?: string;
+  short?: string | undefined;
   tone?: string;
   panel: Panel | null;
   toggle(which: Panel): void;

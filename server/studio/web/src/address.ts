@@ -1,10 +1,14 @@
-// The file that the address of the page names.
+// What the address of the page names: a file; and from the run page, a run, a node and what to do with it.
 
-export function pathNamed(): string | null {
-  const named = /^#file=(.+)$/.exec(location.hash)?.[1];
-  try {
-    return named ? decodeURIComponent(named) : null;
-  } catch {
-    return null; // an address with a broken %
-  }
+const given = (): URLSearchParams => new URLSearchParams(location.hash.slice(1));
+
+export const pathNamed = (): string | null => given().get("file");
+
+export interface Wanted {
+  run: string | null;
+  node: string | null;
+  /** "rerun" to run from the node again, "test" to make a test of the run. */
+  then: string | null;
 }
+
+export const wanted = (): Wanted => ({ run: given().get("run"), node: given().get("node"), then: given().get("then") });

@@ -1,8 +1,8 @@
 // Requests to the server; all addresses are relative to the page's own.
 
-import { parsed } from "./exact";
+import { parsed } from "../shared/exact";
 import type {
-  Candidate, Changes, ChatMessage, Document, Exported, Files, Issue, Json, LastRun, NodeType, Operation, RunPicture, RunRow,
+  Candidate, ChangedPart, Changes, ChatMessage, Document, Exported, Fields, Files, Issue, Json, LastRun, Models, NodeType, Operation, PinnedValues, ReadVariable, RunPicture, RunRow,
 } from "./types";
 
 /** A refusal by the server, with a sentence for people. */
@@ -19,7 +19,7 @@ export class Refused extends Error {
   }
 }
 
-async function answered<Answer>(address: string, options?: RequestInit): Promise<Answer> {
+export async function answered<Answer>(address: string, options?: RequestInit): Promise<Answer> {
   const response = await sent(address, options);
   return parsed<Answer>(await response.text());
 }
@@ -43,7 +43,7 @@ function posting(text: string): RequestInit {
   return { method: "POST", headers: { "content-type": "application/json" }, body: text, keepalive: text.length < MOST_KEPT_ALIVE };
 }
 
-const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(JSON.stringify(body)));
+export const post = <Answer>(address: string, body: unknown): Promise<Answer> => answered<Answer>(address, posting(JSON.stringify(body)));
 
 export const api = {
   /** The page itself, to learn whether this studio still serves it. */
@@ -51,12 +51,14 @@ export const api = {
   files: () => answered<Files>("data/files"),
   make: (body: Record<string, Json>) => post<{ path: string }>("data/files", body),
   catalogue: () => answered<NodeType[]>("data/catalogue"),
+  models: () => answered<Models>("data/models"),
   open: (path: string) => post<Document>("data/open", { path }),
   apply: (path: string, version: number, operations: Operation[]) =>
     post<Document>("data/apply", { path, version, operations }),
   undo: (path: string, version: number) => post<Document>("data/undo", { path, version }),
   redo: (path: string, version: number) => post<Document>("data/redo", { path, version }),
   goto: (path: string, version: number, step: number) => post<Document>("data/goto", { path, version, step }),
+  name: (path: string, step: number, name: string) => post<Document>("data/name", { path, step, name }),
   restore: (path: string) => post<Document>("data/restore", { path }),
   compare: (path: string, from: number, to: number) => post<Changes>("data/compare", { path, from, to }),
   candidates: (path: string, node: string) =>
@@ -68,6 +70,8 @@ export const api = {
   fix: (path: string, version: number, issue: number) => post<Document>("data/fix", { path, version, issue }),
   draft: (path: string) => answered<Partial<ChatMessage>>(`data/chat?path=${encodeURIComponent(path)}`),
   acceptChat: (path: string) => post<Document>("data/chat/accept", { path }),
+  chatPart: (path: string, accept: boolean, part: ChangedPart) =>
+    post<{ document: Document; draft: ChatMessage | null }>("data/chat/part", { path, accept, ...part }),
   undoChat: (path: string) => post<Document>("data/chat/undo", { path }),
   run: (body: Record<string, Json>) => post<{ run: string }>("data/run", body),
   runs: (path: string) => answered<{ runs: RunRow[]; note: string }>(`data/runs?path=${encodeURIComponent(path)}`),
@@ -77,8 +81,12 @@ export const api = {
   answer: (run: string, question: string, json: string) =>
     answered<Json>(`data/runs/${encodeURIComponent(run)}/answer`, posting(`{"interrupt_id":${JSON.stringify(question)},"value":${json}}`)),
   cancel: (run: string) => post<Json>(`data/runs/${encodeURIComponent(run)}/cancel`, {}),
-  last: (path: string, node: string, run: string) =>
-    answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}&run=${encodeURIComponent(run)}`),
+  last: (path: string, node: string, run: string, item: string) =>
+    answered<LastRun>(`data/last/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}&run=${encodeURIComponent(run)}&item=${encodeURIComponent(item)}`),
+  pins: (path: string) => answered<PinnedValues>(`data/pins?path=${encodeURIComponent(path)}`),
+  pin: (body: { path: string; node: string; run?: string; outputs?: Fields; unpin?: boolean }) => post<PinnedValues>("data/pins", body),
+  reads: (path: string, node: string, run: string) =>
+    answered<{ variables: ReadVariable[] }>(`data/reads/${encodeURIComponent(node)}?path=${encodeURIComponent(path)}&run=${encodeURIComponent(run)}`),
   formats: (path: string) =>
     answered<{ formats: { name: string; title: string }[] }>(`data/export?path=${encodeURIComponent(path)}`).then((told) => told.formats),
   exported: (path: string, format: string) =>
@@ -121,7 +129,7 @@ function followed<Message>(address: string, heard: (message: Message) => void, c
 export const followRun = (run: string, heard: (picture: RunPicture) => void, connected: Connected): (() => void) =>
   followed(`data/runs/${encodeURIComponent(run)}/changes`, heard, connected);
 
-export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone"; runs?: true };
+export type OutsideChange = { path: string; version?: number; disk?: "same" | "changed" | "gone"; runs?: true; tests?: true };
 
 export const followChanges = (heard: (change: OutsideChange) => void, connected: Connected): (() => void) =>
   followed("data/changes", heard, connected);

@@ -11,7 +11,7 @@ export function overlayOf(kind: Overlay["kind"], title: string, changes: Changes
   const known = new Map(before.nodes.map((node) => [node.id, node]));
   const gone = changes.removed_nodes
     .filter((node) => !there.has(node.id))
-    .map((node): NodeDocument => known.get(node.id) ?? { ...node, params: {}, ports: [], outputs: [], summary: "" });
+    .map((node): NodeDocument => known.get(node.id) ?? { ...node, params: {}, ports: [], outputs: [], summary: "", given_title: "", name: node.title });
   const all = new Set([...there, ...gone.map((node) => node.id)]);
   const edges = new Set(after.edges.map(edgeId));
   const cut = changes.edges_removed

@@ -1,18 +1,21 @@
 // What the page does: each command asks the server and hands the answer to the store.
 
-import { type Document, type Exported, type Json, type Operation, type RunRow } from "./types";
-import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing, resulting } from "./operations";
+import { type ChangedPart, type Document, type Exported, type Fields, type Json, type Models, type Operation, type PinnedValues, type RunRow, type StickyNote } from "./types";
+import { type Adding, type Copied, type NewPart, added, addedOperator, copied, pasting, readCopied, removing } from "./operations";
+import { adding, canvasId, copiedNotes, freePlace, isNote, moving, noteId, removingNotes } from "./notes";
+import { filling, resulting } from "./starting";
 import { type Alignment, aligned } from "./align";
 import { grouping, ungroupable } from "./group";
 import { type Layout } from "./layout";
-import type { ChatLine, ChatState, Panel, Positions, Theme } from "./state";
+import { type Theme, setTheme } from "../shared/theme";
+import type { ChatLine, ChatState, Panel, Positions } from "./state";
 import { AROUND, GAP_X, type Point, WIDTH, besideOf, clearOf, overlapping, placed } from "./place";
 import type { Store } from "./store";
 import { Refused, api, chat, followChanges, followRun } from "./api";
 import { started } from "./run";
 import { rememberRun, rememberedRun, remembered, remember } from "./remember";
 import { createTurns } from "./turns";
-import { pathNamed } from "./address";
+import { type Wanted, pathNamed } from "./address";
 import { keep, keepUnsent, kept, takeUnsent } from "./unsent";
 import { overlayOf } from "./changes";
 
@@ -32,7 +35,7 @@ const after = (milliseconds: number): Promise<null> => new Promise((done) => set
 
 /** What a run was of, if it was not the whole workflow. */
 export function whatRan(document: Document, only = "", from = ""): string {
-  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
+  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.name ?? id;
   return only ? `${title(only)} alone` : from ? `from ${title(from)}` : "";
 }
 
@@ -42,6 +45,7 @@ export function createCommands(store: Store, layout: Layout) {
   const { dispatch } = store;
   let stopRun: (() => void) | null = null;
   let chatting: AbortController | null = null;
+  let models: Promise<Models | undefined> | null = null;
   const { say, refused, inTurn, quietly, tooLate } = createTurns(store);
 
   const current = () => {
@@ -72,6 +76,12 @@ export function createCommands(store: Store, layout: Layout) {
     keptChat = now;
     keep("chat", document.path, now);
   });
+  /** Show the pinned values of the file; what was dropped is said. */
+  const heard = (pinned: PinnedValues): void => {
+    dispatch({ type: "pinned", pinned });
+    if (pinned.dropped.length) say(`Unpinned, as the node is gone: ${pinned.dropped.join(", ")}.`);
+  };
+
   /** Show a run on the canvas, and follow it to its end. */
   const showRun = (id: string, what: string): void => {
     stopRun?.();
@@ -124,15 +134,21 @@ export function createCommands(store: Store, layout: Layout) {
       const said = kept<ChatState>("chat", path);
       dispatch({ type: "opened", document, positions, chat: said && { ...said, busy: false } });
       dispatch({ type: "panel", panel: null });
+      dispatch({ type: "folded", folded: new Set(kept<string[]>("folded", path) ?? []) });
       if (said?.busy) tell({ who: "error", text: "The page was left before the answer came. Say it again." });
       if (said) void commands.restoreDraft();
       if (pathNamed() !== path) history.pushState(null, "", addressOf(path));
+      void commands.pins();
+      dispatch({ type: "breakpoints", breakpoints: kept<string[]>("breakpoints", path) ?? [] });
       const unsent = takeUnsent(path);
       if (unsent.length) void commands.edit(unsent);
       void commands.runs().then((rows) => {
         const goes = rows?.find((row) => UNFINISHED.includes(row.state));
         const shown = rows?.find((row) => row.id === rememberedRun(path)) ?? (goes && goes === rows?.[0] ? goes : undefined);
-        if (shown && store.get().document?.path === path && !store.get().run) commands.showRun(shown);
+        if (!shown || store.get().document?.path !== path || store.get().run) return;
+        const { panel, selection } = store.get();
+        commands.showRun(shown);
+        if (selection.nodes.length) commands.panel(panel); // that of a node which was selected meanwhile
       });
       if (!laying || inTime) return;
       dispatch({ type: "laying" });
@@ -144,6 +160,12 @@ export function createCommands(store: Store, layout: Layout) {
     async make(body: Record<string, Json>): Promise<string | undefined> {
       const made = await quietly(() => api.make(body));
       if (made) await commands.open(made.path);
+      const { document } = store.get();
+      const only = document?.path === made?.path && document?.nodes.length === 1 ? document?.nodes[0] : undefined;
+      if (only) {
+        commands.select([only.id]);
+        commands.panel("inspector");
+      }
       return made?.path;
     },
 
@@ -153,6 +175,17 @@ export function createCommands(store: Store, layout: Layout) {
       dispatch({ type: "closed" });
       if (pathNamed() !== null) history.pushState(null, "", location.pathname);
       void commands.files();
+    },
+
+    /** Show the node that a link of the run page names, with the run panel to run from there again. */
+    arrive({ node, then }: Wanted): void {
+      const { document } = store.get();
+      if (!document) return;
+      history.replaceState(null, "", addressOf(document.path));
+      if (!node) return;
+      if (!document.nodes.some((each) => each.id === node)) return say(`The file has no node "${node}" any more.`, "error");
+      commands.select([node]);
+      commands.panel(then === "rerun" ? "run" : "inspector");
     },
 
     /** Show what the address names, after the browser went back or forth. */
@@ -184,7 +217,9 @@ export function createCommands(store: Store, layout: Layout) {
         } catch (error) {
           if (!(error instanceof Refused && error.status === 409 && error.document)) throw error;
           dispatch({ type: "document", document: error.document });
-          document = await api.apply(before.path, error.document.version, operationsFor(error.document));
+          const again = operationsFor(error.document);
+          if (!again.length) return undefined;
+          document = await api.apply(before.path, error.document.version, again);
           say("The workflow was changed elsewhere; your change was applied to the newest version.");
         }
         dispatch({ type: "document", document, at: at(document) });
@@ -196,6 +231,7 @@ export function createCommands(store: Store, layout: Layout) {
     undo: () => changing(({ path, version, undo }) => (undo ? api.undo(path, version) : null)),
     redo: () => changing(({ path, version, redo }) => (redo ? api.redo(path, version) : null)),
     goto: (step: number) => changing(({ path, version }) => api.goto(path, version, step)),
+    nameStep: (step: number, name: string) => changing(({ path }) => api.name(path, step, name)),
     restore: () => changing(({ path }) => api.restore(path)),
     fix: (issue: number) => changing(({ path, version }) => api.fix(path, version, issue)),
 
@@ -231,9 +267,15 @@ export function createCommands(store: Store, layout: Layout) {
       return made;
     },
 
-    /** Give an operator of an expert another name; the id that it has then. */
+    /** Give a node another title, or an operator of an expert another name; the id that it has then. */
     async rename(node: string, name: string): Promise<string | undefined> {
       const { document, positions } = store.get();
+      if (document?.kind === "workflow") {
+        const done = await commands.edit([{ op: "rename_node", node, title: name }]);
+        const kept = done?.nodes.find((each) => each.id === node)?.given_title === name;
+        if (done && !kept) say("This file has no place for a name of this node.", "error");
+        return kept ? node : undefined;
+      }
       const before = new Set(document?.nodes.map((each) => each.id));
       const fresh = node.includes("/") ? node.replace(/[^/]*$/, name) : name;
       const at = positions[node];
@@ -246,10 +288,39 @@ export function createCommands(store: Store, layout: Layout) {
     remove(): void {
       const { document, selection } = store.get();
       if (!document || document.readonly) return;
-      void commands.edit((now) => removing(now, selection.nodes, selection.edges));
+      void commands.edit((now) => [...removing(now, selection.nodes, selection.edges), ...removingNotes(selection.nodes)]);
     },
 
-    connect: (source: string, port: number, target: string) => commands.edit([{ op: "connect", source, target, port }]),
+    // Sticky notes
+
+    /** Add a note above everything, and begin to write it. */
+    async addNote(): Promise<void> {
+      const { document } = store.get();
+      if (!document || document.readonly || document.kind !== "workflow") return;
+      let made: string | undefined;
+      const done = await commands.edit((now) => {
+        const { x, y } = freePlace(now, store.get().positions);
+        const { ids, operations } = adding(now, [{ text: "", color: "yellow", at: [x, y], size: [240, 120] }]);
+        [made] = ids;
+        return operations;
+      });
+      if (!done || !made) return;
+      if (!done.sticky_notes.some((note) => canvasId(note) === made)) say("This file has no place for notes.", "error");
+      else {
+        commands.select([made]);
+        commands.writeNote(made);
+      }
+    },
+
+    setNote: (id: string, fields: Partial<Omit<StickyNote, "id">>) => commands.edit([{ op: "set_note", id: noteId(id), ...fields }]),
+
+    writeNote: (note: string | null) => dispatch({ type: "write-note", note }),
+
+    connect: (source: string, port: number, target: string) =>
+      commands.edit((document) => {
+        const type = store.get().catalogue.get(document.nodes.find((node) => node.id === target)?.type ?? "");
+        return [{ op: "connect", source, target, port }, ...filling(document, type, source, port, target)];
+      }),
 
     paste(text: string): void {
       const from = readCopied(text);
@@ -267,15 +338,16 @@ export function createCommands(store: Store, layout: Layout) {
           const known = positions[old];
           if (known) at[id] = copiedIds.has(from.nodes.find((node) => node.id === old)?.parent ?? "") ? known : { x: known.x + 40, y: known.y + 60 };
         }
-        made = [...ids.values()];
-        return operations;
+        const notes = adding(document, from.notes ?? []);
+        made = [...ids.values(), ...notes.ids];
+        return [...operations, ...notes.operations];
       }, (now) => clearOf(now, store.get().positions, at));
       if (done) commands.select(made);
     },
 
     duplicate(): void {
       const { document, selection } = store.get();
-      if (document && selection.nodes.length) void commands.pasted(copied(document, selection.nodes));
+      if (document && selection.nodes.length) void commands.pasted({ ...copied(document, selection.nodes), notes: copiedNotes(document, store.get().positions, selection.nodes) });
     },
 
     /** Put the selected nodes into a new container, which comes where they stood. */
@@ -319,13 +391,23 @@ export function createCommands(store: Store, layout: Layout) {
 
     select: (nodes: readonly string[], edges: readonly string[] = []) => dispatch({ type: "select", selection: { nodes, edges } }),
 
-    selectAll(): void {
-      const { document } = store.get();
-      commands.select(document?.nodes.map((node) => node.id) ?? []);
+    /** Hide what is inside of a container, or show it again. */
+    fold(id: string): void {
+      const folded = new Set(store.get().folded);
+      if (!folded.delete(id)) folded.add(id);
+      dispatch({ type: "folded", folded });
+      keep("folded", current().path, [...folded]);
     },
 
-    move(positions: Positions): void {
-      dispatch({ type: "move", positions });
+    selectAll(): void {
+      const { document } = store.get();
+      commands.select(document ? [...document.nodes.map((node) => node.id), ...document.sticky_notes.map(canvasId)] : []);
+    },
+
+    move(places: Positions): void {
+      const [notes, nodes] = [true, false].map((which) => Object.fromEntries(Object.entries(places).filter(([id]) => isNote(id) === which)));
+      if (notes && Object.keys(notes).length) void commands.edit(moving(notes));
+      dispatch({ type: "move", positions: nodes ?? {} });
       keepPositions();
     },
 
@@ -365,7 +447,9 @@ export function createCommands(store: Store, layout: Layout) {
           }
         }, chatting.signal);
       } catch (error) {
+        const stage = store.get().chat.lines.findLast((line) => line.who === "stage" || line.who === "person");
         if (error instanceof Refused) tell({ who: "error", text: error.message });
+        else if (chatting.signal.aborted) tell({ who: "note", text: `Stopped${stage?.who === "stage" ? ` at: ${stage.text}` : ""}. The file is as it was.` });
         else refused(error);
       } finally {
         dispatch({ type: "chatting", busy: false });
@@ -398,6 +482,19 @@ export function createCommands(store: Store, layout: Layout) {
       keepPositions();
     },
 
+    /** Take over one change of the draft, or drop it; the others wait on. */
+    decide: (accept: boolean, part: ChangedPart, title: string) =>
+      inTurn(async () => {
+        const { path } = current();
+        const { document, draft } = await api.chatPart(path, accept, part);
+        dispatch({ type: "document", document });
+        if (draft?.document && draft.changes) {
+          dispatch({ type: "overlay", overlay: overlayOf("draft", PROPOSED, draft.changes, document, draft.document) });
+        }
+        tell({ who: "answer", text: `${accept ? "Accepted" : "Refused"}: ${title}.` });
+        keepPositions();
+      }),
+
     async undoChat(): Promise<void> {
       if (!(await changing(({ path }) => api.undoChat(path)))) return;
       dispatch({ type: "planned", plan: null });
@@ -408,10 +505,40 @@ export function createCommands(store: Store, layout: Layout) {
 
     // Runs
 
-    async run(inputs: Record<string, Json>, part: { only?: string; from?: string } = {}): Promise<void> {
+    /** Let runs wait before a node, or no longer. */
+    breakpoint(node: string): void {
+      const { breakpoints } = store.get();
+      const now = breakpoints.includes(node) ? breakpoints.filter((each) => each !== node) : [...breakpoints, node];
+      keep("breakpoints", current().path, now);
+      dispatch({ type: "breakpoints", breakpoints: now });
+    },
+
+    /** Ask for the pinned values of the file. */
+    pins: async (): Promise<void> => {
+      const { document } = store.get(); // it may have been closed
+      const pinned = document?.kind === "workflow" ? await quietly(() => api.pins(document.path)) : undefined;
+      if (pinned && store.get().document?.path === document?.path) heard(pinned);
+    },
+
+    /** Let a node give a value in place of running: given outputs over those that it has, or those of the run that is shown. */
+    async pin(node: string, outputs?: Fields): Promise<boolean> {
+      const pinned = await quietly(() => api.pin({ path: current().path, node, run: store.get().run?.id ?? "", ...(outputs && { outputs }) }));
+      if (pinned) heard(pinned);
+      return pinned !== undefined;
+    },
+
+    unpin: (node: string) => quietly(async () => heard(await api.pin({ path: current().path, node, unpin: true }))),
+
+    reads: (node: string) => quietly(() => api.reads(current().path, node, store.get().run?.id ?? "").then((told) => told.variables)),
+
+    async run(inputs: Record<string, Json>, part: { only?: string; from?: string; given?: Fields; step?: boolean } = {}): Promise<void> {
       const document = current();
       const asked = await quietly(() =>
-        api.run({ path: document.path, inputs, ...part }).catch((error: unknown) => {
+        api.run({ path: document.path, inputs, model: store.get().model, breakpoints: [...store.get().breakpoints], ...part }).catch((error: unknown) => {
+          if (error instanceof Refused && document.issues.some(({ severity, what }) => severity === "error" && error.message.includes(what))) {
+            commands.panel("issues");
+            return void say("The run did not start: correct the issues first.", "error");
+          }
           if (!(error instanceof Refused && error.busy.length)) throw error;
           dispatch({ type: "busy", busy: error.busy });
           return undefined;
@@ -479,7 +606,15 @@ export function createCommands(store: Store, layout: Layout) {
     /** What "fix" would do about each issue, in their order. */
     fixes: () => api.fixes(current().path).catch(() => null),
 
-    last: (node: string) => quietly(() => api.last(current().path, node, store.get().run?.id ?? "")),
+    last: (node: string, item = "") => quietly(() => api.last(current().path, node, store.get().run?.id ?? "", item)),
+    /** The models that can be chosen, asked for once. */
+    models: () => (models ??= quietly(() => api.models())),
+
+    model(name: string): void {
+      dispatch({ type: "model", name });
+      localStorage.setItem("operad-model", name);
+    },
+
     candidates: (node: string) => api.candidates(current().path, node).catch(() => []),
     connectable: (source: string, port: number) =>
       api.connectable(current().path, source, port).catch(() => ({}) as Record<string, string | null>),
@@ -492,9 +627,7 @@ export function createCommands(store: Store, layout: Layout) {
 
     theme(theme: Theme): void {
       dispatch({ type: "theme", theme });
-      if (theme === "system") delete document.documentElement.dataset["theme"];
-      else document.documentElement.dataset["theme"] = theme;
-      localStorage.setItem("operad-theme", theme);
+      setTheme(theme);
     },
 
     /** Follow what other tabs and other programs do to the file. */
@@ -503,7 +636,8 @@ export function createCommands(store: Store, layout: Layout) {
         (change) => {
           const { document, saving } = store.get();
           if (!document || change.path !== document.path) return;
-          if (change.runs) void commands.runs();
+          if (change.runs) void commands.runs().then(() => commands.pins());
+          if (change.tests) dispatch({ type: "tests" });
           if (change.disk && change.disk !== document.disk) dispatch({ type: "disk", disk: change.disk });
           if (change.version !== undefined && change.version > document.version && !saving) {
             void inTurn(async () => {

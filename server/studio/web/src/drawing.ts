@@ -1,6 +1,7 @@
 // The graph as a picture of its own: SVG with the colours of the page, and PNG made of it by the browser.
 
 import { HEAD_PORT, type Point, WIDTH, absolute, portTop, sizes } from "./place";
+import { canvasId, notePlaces } from "./notes";
 import type { Document } from "./types";
 
 const MARGIN = 32;
@@ -18,11 +19,18 @@ export function svgOf(document_: Document, positions: Readonly<Record<string, Po
     const size = measured.get(node.id) ?? { width: WIDTH, height: 60 };
     return [node.id, { node, ...at, ...size }] as const;
   }));
+  const places = notePlaces(document_, positions);
+  const sheets = document_.sticky_notes.map((note) => ({ note, ...(places[canvasId(note)] ?? { x: 0, y: 0 }), width: note.size[0], height: note.size[1] }));
   const all = [...boxes.values()];
-  const left = Math.min(0, ...all.map((box) => box.x)) - MARGIN;
-  const top = Math.min(0, ...all.map((box) => box.y)) - MARGIN;
-  const right = Math.max(WIDTH, ...all.map((box) => box.x + box.width)) + MARGIN;
-  const bottom = Math.max(80, ...all.map((box) => box.y + box.height)) + MARGIN;
+  const drawn = [...all, ...sheets];
+  const left = Math.min(0, ...drawn.map((box) => box.x)) - MARGIN;
+  const top = Math.min(0, ...drawn.map((box) => box.y)) - MARGIN;
+  const right = Math.max(WIDTH, ...drawn.map((box) => box.x + box.width)) + MARGIN;
+  const bottom = Math.max(80, ...drawn.map((box) => box.y + box.height)) + MARGIN;
+  const notes = sheets.map(({ note, x, y, width, height }) =>
+    `<rect x="${x}" y="${y}" width="${width}" height="${height}" rx="6" fill="${colour(`note-${note.color}`)}"/>` +
+    note.text.split("\n").slice(0, Math.max(1, Math.floor((height - 14) / 17))).map((line, row) =>
+      `<text x="${x + 12}" y="${y + 24 + row * 17}">${escaped(cut(line, Math.max(4, Math.floor((width - 24) / 7))))}</text>`).join(""));
   const parents = new Set(document_.nodes.map((node) => node.parent));
   const cards = all.map(({ node, x, y, width, height }) => {
     const around = parents.has(node.id);
@@ -50,7 +58,7 @@ export function svgOf(document_: Document, positions: Readonly<Record<string, Po
     `.e{fill:none;stroke:${colour("edge")};stroke-width:1.5}</style>` +
     `<defs><marker id="a" viewBox="0 0 8 8" refX="6" refY="4" markerWidth="7" markerHeight="7" orient="auto"><path d="M0 0L8 4L0 8z" fill="${colour("edge")}"/></marker></defs>` +
     `<rect x="${left}" y="${top}" width="${width}" height="${height}" fill="${colour("back")}"/>` +
-    `${cards.join("")}${lines.join("")}</svg>`;
+    `${notes.join("")}${cards.join("")}${lines.join("")}</svg>`;
 }
 
 export async function pngOf(svg: string): Promise<Blob> {

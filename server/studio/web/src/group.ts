@@ -59,7 +59,7 @@ export function grouping(document: Document, type: NodeType, ids: readonly strin
 }
 
 const hollow = (id: string, type: string, parent: string): NodeDocument =>
-  ({ id, type, title: "", parent: parent || null, params: {}, ports: [], outputs: [], summary: "" });
+  ({ id, type, title: "", given_title: "", name: "", parent: parent || null, params: {}, ports: [], outputs: [], summary: "" });
 
 /** The list that an iteration goes through: the first one of the node before it, or its first output. */
 function listOf(document: Document, source: string | undefined): [string, string] | null {

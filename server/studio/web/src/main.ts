@@ -4,11 +4,13 @@ import { pathNamed } from "./address";
 import { api } from "./api";
 import { createLayout } from "./layout";
 import "@xyflow/react/dist/base.css";
-import "./style/tokens.css";
+import "../shared/tokens.css";
+import "../shared/markdown.css";
 import "./style/parts.css";
 import "./style/app.css";
 import "./style/canvas.css";
 import "./style/panels.css";
+import "./style/tests.css";
 import "./style/start.css";
 
 const path = pathNamed();

@@ -1,10 +1,10 @@
 // Operations for what a person does on the canvas. Pure: a document in, operations out.
 
-import { parsed } from "./exact";
+import { parsed } from "../shared/exact";
 import { GAP_X, type Point, sizes } from "./place";
-import { emptyOf, isSelector, resolved } from "./schema";
+import { startingParams } from "./starting";
 import { edgeId } from "./state";
-import type { Document, EdgeDocument, Fields, Json, NodeDocument, NodeType, Operation, Schema } from "./types";
+import type { Document, EdgeDocument, Fields, Json, NodeDocument, NodeType, Operation, StickyNote } from "./types";
 
 /** Ids that are free, behind the largest number of those that run inside the same node. */
 export function freeIds(document: Document, parent: string, count = 1): string[] {
@@ -46,14 +46,15 @@ export function added(
   const before = document.nodes.find((node) => node.id === (edge?.source ?? options.source));
   const inside = options.inside ?? before?.parent ?? "";
   const id = type === "conversation" ? "conversation" : (freeIds(document, inside)[0] ?? "1");
-  const params = startingParams(document, types.get(type), id, before);
+  const port = edge?.port ?? options.port ?? (before ? freePort(document, before) : 0);
+  const params = startingParams(document, types.get(type), id, before && { node: before, port });
   const operations: Operation[] = edge
     ? [{ op: "insert_between", source: edge.source, target: edge.target, port: edge.port, id, type, params }]
     : [{ op: "add_node", id, type, params, inside }];
   const start = types.get(type)?.body_start;
   if (start) operations.push({ op: "add_node", id: `${id}-1`, type: start, params: {}, inside: id });
   const follows = before && !edge && (before.parent ?? "") === inside && !BEGINNING.has(type) && !ENDING.has(before.type);
-  if (follows) operations.push({ op: "connect", source: before.id, target: id, port: options.port ?? freePort(document, before) });
+  if (follows) operations.push({ op: "connect", source: before.id, target: id, port });
   return { id, operations, place: options.at ?? (edge && between(document, positions, edge)) };
 }
 
@@ -104,61 +105,6 @@ function between(document: Document, positions: Readonly<Record<string, Point>>,
   return from && to && size ? { x: Math.max(from.x + size.width + GAP_X, (from.x + to.x) / 2), y: (from.y + to.y) / 2 + 96 } : undefined;
 }
 
-/** The variable of an iteration inside of it: what an item comes to as long as nothing else is chosen. */
-const ITEM = "item";
-
-/** Parameters that a new node needs, empty; a variable it must read is the nearest one before it of a type that fits. */
-function startingParams(document: Document, type: NodeType | undefined, id: string, before?: NodeDocument): Fields {
-  const params: Fields = {};
-  const schema = type?.schema;
-  for (const name of schema?.required ?? []) {
-    const field = resolved(schema?.properties?.[name], schema);
-    if (isSelector(field)) {
-      const found = field?.["x-inside"] ? [ITEM, id] : nearest(document, before, field?.["x-types"]);
-      if (found) params[name] = found;
-    } else if (field?.default !== undefined) params[name] = field.default;
-    else if (field?.enum) params[name] = field.enum[0] ?? "";
-    else if (field?.type === "string") params[name] = "";
-    else if (field?.type === "array") params[name] = field.minItems ? firstItems(type, name, field) : [];
-    else if (field?.type === "integer" || field?.type === "number") params[name] = field.minimum ?? 1;
-    else if (field?.type === "object") params[name] = {};
-  }
-  return params;
-}
-
-/** The first variable of a type, of a node or of those before it, the nearest first. */
-function nearest(document: Document, before: NodeDocument | undefined, types: readonly string[] | undefined): string[] | null {
-  const found = new Set(before ? [before.id] : []);
-  for (const id of found) {
-    const output = document.nodes.find((node) => node.id === id)?.outputs.find((each) => types?.includes(each.type) ?? true);
-    if (output) return [output.name, id];
-    for (const edge of document.edges) if (edge.target === id) found.add(edge.source);
-  }
-  return null;
-}
-
-/** Let an iteration that gives back its items give the result of the first node that is put into it. */
-export function resulting(document: Document, id: string): Operation[] {
-  const node = document.nodes.find((each) => each.id === id);
-  const around = document.nodes.find((each) => each.id === node?.parent);
-  const output = node?.outputs[0];
-  if (!around || !output) return [];
-  const given = JSON.stringify([ITEM, around.id]);
-  return Object.entries(around.params)
-    .filter(([, value]) => JSON.stringify(value) === given)
-    .map(([path]) => ({ op: "set", node: around.id, path, value: [output.name, id] }));
-}
-
-/** The least items of a list: those of the example, where they read no other node, or empty ones. */
-function firstItems(type: NodeType | undefined, name: string, field: Schema): Json {
-  const example = type?.example?.[name];
-  if (Array.isArray(example) && example.every((each) => typeof each === "string" || isPairOfTexts(each))) return example;
-  return Array.from({ length: field.minItems ?? 0 }, () => emptyOf(field.items, type?.schema ?? {}));
-}
-
-const isPairOfTexts = (value: Json): boolean =>
-  Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "string");
-
 export const removing = (document: Document, nodes: readonly string[], edges: readonly string[]): Operation[] => {
   const gone = new Set(nodes.filter((id) => document.nodes.some((node) => node.id === id)));
   const around = (id: string): boolean => {
@@ -173,8 +119,9 @@ export const removing = (document: Document, nodes: readonly string[], edges: re
 
 export interface Copied {
   operad: "nodes";
-  nodes: { id: string; type: string; params: Fields; parent: string | null }[];
+  nodes: { id: string; type: string; params: Fields; parent: string | null; given_title?: string }[];
   edges: EdgeDocument[];
+  notes?: Omit<StickyNote, "id">[];
 }
 
 export function copied(document: Document, ids: readonly string[]): Copied {
@@ -188,7 +135,7 @@ export function copied(document: Document, ids: readonly string[]): Copied {
     operad: "nodes",
     nodes: document.nodes
       .filter((node) => chosen.has(node.id))
-      .map(({ id, type, params, parent }) => ({ id, type, params, parent })),
+      .map(({ id, type, params, parent, given_title }) => ({ id, type, params, parent, given_title })),
     edges: document.edges.filter((edge) => chosen.has(edge.source) && chosen.has(edge.target)),
   };
 }
@@ -212,7 +159,7 @@ export function pasting(document: Document, from: Copied): { ids: Map<string, st
   }
   const operations: Operation[] = outerFirst.map((node) => ({
     op: "add_node", id: ids.get(node.id) ?? node.id, type: node.type,
-    params: renamed(node.params, ids) as Fields, inside: newParent(node),
+    params: renamed(node.params, ids) as Fields, inside: newParent(node), ...titled(document, node),
   }));
   for (const edge of from.edges) {
     const source = ids.get(edge.source);
@@ -221,6 +168,10 @@ export function pasting(document: Document, from: Copied): { ids: Map<string, st
   }
   return { ids, operations };
 }
+
+/** The title of a copy; the parts of experts are named by their ids. */
+export const titled = (document: Document, node: { given_title?: string }): { title?: string } =>
+  document.kind === "workflow" && node.given_title ? { title: node.given_title.replace(/\s+/g, " ").slice(0, 200) } : {};
 
 function depth(id: string, from: Copied): number {
   const parent = from.nodes.find((node) => node.id === id)?.parent;
@@ -248,7 +199,8 @@ export function readCopied(text: string): Copied | null {
     const value = parsed<Partial<Copied> | null>(text);
     const sound =
       value?.operad === "nodes" && Array.isArray(value.nodes) && Array.isArray(value.edges) && value.nodes.length <= 1000 &&
-      value.nodes.every((node) => typeof node?.id === "string" && typeof node.type === "string");
+      value.nodes.every((node) => typeof node?.id === "string" && typeof node.type === "string") &&
+      (value.notes ?? []).every((note) => typeof note?.text === "string" && Array.isArray(note.size));
     return sound ? (value as Copied) : null;
   } catch {
     return null;

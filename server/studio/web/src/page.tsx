@@ -1,17 +1,19 @@
 import { StrictMode } from "react";
 import { createRoot } from "react-dom/client";
+import { keptTheme } from "../shared/theme";
 import { App } from "./App";
+import { wanted } from "./address";
 import { createCommands } from "./commands";
 import type { Layout } from "./layout";
-import { type Theme, initialState } from "./state";
+import { rememberRun } from "./remember";
+import { initialState } from "./state";
 import { StudioContext, createStore } from "./store";
 import type { Document } from "./types";
 
 /** Show the page: the document that is on its way, if there is one, before anything else is asked for. */
 export function show(layout: Layout, opening: { path: string; document: Promise<Document> } | null): void {
-  const kept = localStorage.getItem("operad-theme");
-  const theme: Theme = kept === "light" || kept === "dark" ? kept : "system";
-  const store = createStore({ ...initialState(theme), opening: opening?.path ?? null });
+  const theme = keptTheme();
+  const store = createStore({ ...initialState(theme, localStorage.getItem("operad-model") ?? ""), opening: opening?.path ?? null });
   const commands = createCommands(store, layout);
   commands.theme(theme);
   const root = document.getElementById("root");
@@ -23,8 +25,11 @@ export function show(layout: Layout, opening: { path: string; document: Promise<
       </StudioContext>
     </StrictMode>,
   );
+  const asked = wanted();
+  if (opening && asked.run) rememberRun(opening.path, asked.run);
   const first = opening ? commands.open(opening.path, opening.document) : Promise.resolve();
   void first.then(() => {
+    commands.arrive(asked);
     void commands.files();
     void commands.catalogue();
   });

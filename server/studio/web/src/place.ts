@@ -48,6 +48,27 @@ export const childrenOf = (document: Document): Map<string, NodeDocument[]> => {
   return inside;
 };
 
+/** The nodes around a node, the innermost first. */
+export function aroundOf(document: Document, id: string): string[] {
+  const found: string[] = [];
+  const parentOf = (each: string): string => document.nodes.find((node) => node.id === each)?.parent ?? "";
+  for (let at = parentOf(id); at && !found.includes(at); at = parentOf(at)) found.push(at);
+  return found;
+}
+
+/** A document without what is inside of folded containers; issues of what is hidden are those of the container. */
+export function foldedIn(document: Document, folded: ReadonlySet<string>): Document {
+  if (!folded.size) return document;
+  const holder = new Map(document.nodes.map((node) => [node.id, aroundOf(document, node.id).findLast((id) => folded.has(id))]));
+  const seen = (id: string): boolean => !holder.get(id);
+  return {
+    ...document,
+    nodes: document.nodes.filter((node) => seen(node.id)),
+    edges: document.edges.filter((edge) => seen(edge.source) && seen(edge.target)),
+    issues: document.issues.map((issue) => ({ ...issue, node: (issue.node !== null && holder.get(issue.node)) || issue.node })),
+  };
+}
+
 /** The sizes of all nodes; a container is as large as what is inside of it. */
 export function sizes(document: Document, positions: Readonly<Record<string, Point>>): Map<string, Size> {
   const inside = childrenOf(document);

@@ -1,6 +1,8 @@
 // A run as the canvas shows it: the spans that the server streams, folded to one state for each node.
 
-import type { Fault, Fields, Question, Round, RunPicture, RunRow, Span } from "./types";
+import { type Fault, concerns, placeOf } from "../shared/faults";
+import type { Usage } from "../shared/numbers";
+import type { Fields, Question, Round, RunPicture, RunRow, Span } from "./types";
 
 export interface RunState {
   id: string;
@@ -31,6 +33,8 @@ export interface NodeRun {
   seconds: number | null;
   times: number;
   error: string;
+  /** How many calls of tools failed in it, also in nodes inside of it. */
+  failedCalls: number;
   progress: string;
   /** The number of the round that blamed it, and what it was told; 0 for none. */
   blamed: number;
@@ -38,6 +42,11 @@ export interface NodeRun {
   lesson: string;
   /** Why it ran again although it was not blamed; empty otherwise. */
   again: string;
+  /** The model that it asked last, and what all its calls took. */
+  model: string;
+  usage: Usage | null;
+  /** Of an evaluator, the verdict on the last round that was judged. */
+  verdict: { accepted: boolean; score: number | null; why: string } | null;
 }
 
 export const started = (id: string, what: string): RunState => ({
@@ -80,11 +89,19 @@ function nodeRuns(
   before: Readonly<Record<string, NodeRun>>,
 ): Record<string, NodeRun> {
   const found: Record<string, NodeRun> = Object.fromEntries(
-    reused.map((id) => [id, { state: "reused", seconds: null, times: 1, error: "", progress: "", ...NO_LESSON }]),
+    reused.map((id) => [id, { state: "reused", seconds: null, times: 1, error: "", failedCalls: 0, progress: "", model: "", usage: null, ...NO_LESSON }]),
   );
+  const models = new Map(spans.flatMap((span) => (span?.kind === "model" ? [[span.path.at(-1), span.name] as const] : [])));
+  const judged = rounds.findLast((round) => round.status);
+  const verdict = judged ? { accepted: judged.status === "SUCCESS", score: judged.score ?? null, why: judged.evaluation ?? "" } : null;
+  const broke = new Map<number, number>(); // the failed calls of tools inside of a span
+  for (const span of spans) {
+    if (span?.kind !== "tool" || span.state !== "failed") continue;
+    for (let at = span.parent; at !== null; at = spans[at]?.parent ?? null) broke.set(at, (broke.get(at) ?? 0) + 1);
+  }
   const last = new Map<string, number>(); // the round in which a node of the workflow itself ran last
   for (const span of spans) {
-    if (span?.kind !== "operator" || reused.includes(span.name)) continue;
+    if (span?.kind !== "operator" || (reused.includes(span.name) && span.round < 2)) continue;
     const asking = questions.some((question) => question.node === span.name);
     const open = span.end === null;
     found[span.name] = {
@@ -92,8 +109,12 @@ function nodeRuns(
       seconds: span.end === null ? null : span.end - span.start,
       times: (found[span.name]?.times ?? 0) + 1,
       error: span.error ?? span.fell_back ?? "",
+      failedCalls: broke.get(span.id) ?? 0,
       progress: span.progress ?? "",
+      model: models.get(span.path.at(-1)) ?? "",
+      usage: sum(found[span.name]?.usage, span.usage),
       ...NO_LESSON,
+      verdict: judges.includes(span.name) ? verdict : null,
     };
     if (span.path.length === 1) last.set(span.name, span.round);
   }
@@ -105,13 +126,19 @@ function nodeRuns(
   return found;
 }
 
-const NO_LESSON = { blamed: 0, faults: [], lesson: "", again: "" };
+const NO_LESSON = { blamed: 0, faults: [], lesson: "", again: "", verdict: null };
 
-/** The place of a fault: the operator with the index of the item. */
-export const placeOf = (fault: Fault): string => (fault.item === null || fault.item === undefined ? fault.operator : `${fault.operator}[${fault.item}]`);
-
-/** Whether a place, such as sums[3] or draft/body, is that of a node or of a part of it. */
-const concerns = (place: string, id: string): boolean => place === id || place.startsWith(`${id}/`) || place.startsWith(`${id}[`);
+/** What two spans took together; null for no calls. */
+function sum(one: Usage | null | undefined, other: Usage | undefined): Usage | null {
+  if (!one || !other?.calls) return other?.calls ? other : one ?? null;
+  return {
+    calls: one.calls + other.calls,
+    prompt_tokens: one.prompt_tokens + other.prompt_tokens,
+    completion_tokens: one.completion_tokens + other.completion_tokens,
+    cost: one.cost === null && other.cost === null ? null : (one.cost ?? 0) + (other.cost ?? 0),
+    unpriced: (one.unpriced ?? 0) + (other.unpriced ?? 0),
+  };
+}
 
 /** What the rounds of an expert say of a node: who was blamed runs again, and all that depends on it; others are reused. */
 function inRounds(run: NodeRun, id: string, ran: number, rounds: readonly Round[], judges: boolean): NodeRun {
@@ -132,16 +159,3 @@ function inRounds(run: NodeRun, id: string, ran: number, rounds: readonly Round[
     again: !due || blamed ? "" : reason ? repairs[reason]! : "a node before it was blamed",
   };
 }
-
-export function duration(seconds: number): string {
-  if (seconds < 1) return `${Math.round(seconds * 1000)} ms`;
-  return seconds < 60 ? `${seconds.toFixed(1)} s` : `${Math.floor(seconds / 60)} min ${Math.round(seconds % 60)} s`;
-}
-
-const WORDS: Record<string, string> = {
-  done: "done", running: "running", failed: "failed", asking: "waits for an answer", skipped: "skipped", waiting: "waiting",
-  retrying: "retries", stopped: "stopped", cached: "from the cache", kept: "reused", reused: "reused", cancelled: "cancelled", interrupted: "interrupted",
-  fell: "failed, went on", stale: "changed since",
-};
-
-export const stateInWords = (state: string): string => WORDS[state] ?? state;

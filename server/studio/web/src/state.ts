@@ -1,11 +1,13 @@
 // The state of the page, and how it changes. Documents come from the server whole; nothing here edits one.
 
-import { type Point, placed } from "./place";
+import { type Point, aroundOf, placed } from "./place";
+import type { Theme } from "../shared/theme";
+import { canvasId, isNote } from "./notes";
 import { type RunState, answered, merged } from "./run";
-import type { Changes, Document, Fields, Files, Json, NodeType, PlanQuestion, RunPicture, RunRow } from "./types";
+import type { TestVersion } from "./tests";
+import type { Changes, Document, Fields, Files, Json, NodeType, PinnedValues, PlanQuestion, RunPicture, RunRow } from "./types";
 
-export type Panel = "inspector" | "issues" | "run" | "chat" | "history";
-export type Theme = "system" | "light" | "dark";
+export type Panel = "inspector" | "issues" | "run" | "chat" | "history" | "tests";
 export type Positions = Readonly<Record<string, Point>>;
 
 export interface Selection {
@@ -17,8 +19,14 @@ export type Dialog =
   | { kind: "palette"; at?: Point; source?: string; port?: number; edge?: string; part?: "evaluator" }
   | { kind: "connect"; source: string }
   | { kind: "rename"; node: string }
+  | { kind: "edit-value"; node: string; outputs: Fields }
+  | { kind: "run-node"; node: string }
   | { kind: "export" }
   | { kind: "runs"; runs: readonly [RunRow, RunRow] }
+  | { kind: "find" }
+  | { kind: "test"; run: string }
+  | { kind: "versions"; versions: readonly [TestVersion, TestVersion] }
+  | { kind: "try"; node: string }
   | { kind: "help" };
 
 /** What is drawn over the document: a draft of the chat, or two steps compared. */
@@ -45,9 +53,11 @@ export interface ChatState {
   lines: readonly ChatLine[];
   busy: boolean;
   plan: ChatPlan | null;
+  /** What is being written, and not sent yet. */
+  text: string;
 }
 
-const SILENT: ChatState = { lines: [], busy: false, plan: null };
+const SILENT: ChatState = { lines: [], busy: false, plan: null, text: "" };
 
 export interface Toast {
   kind: "info" | "error";
@@ -64,8 +74,12 @@ export interface State {
   /** Nodes stand in simple columns until the layout comes. */
   laying: boolean;
   selection: Selection;
+  /** The sticky note that is being written, as the canvas names it. */
+  writingNote: string | null;
   panel: Panel | null;
   palette: boolean;
+  /** The containers whose inside is hidden. */
+  folded: ReadonlySet<string>;
   dialog: Dialog | null;
   overlay: Overlay | null;
   chat: ChatState;
@@ -76,10 +90,18 @@ export interface State {
   stale: ReadonlySet<string>;
   /** The runs of the file, those in progress first, and why they are not kept; empty if they are. */
   runs: { rows: readonly RunRow[]; note: string };
+  /** Changes of the tests of the file so far: after each, they are read again. */
+  tests: number;
   /** The runs in progress that kept another one from starting. */
   busy: readonly RunRow[];
+  /** Nodes before which a run waits. */
+  breakpoints: readonly string[];
+  /** Values of nodes that do not run. */
+  pinned: PinnedValues;
   /** What the run form holds. */
   inputs: Fields;
+  /** The model of runs; empty for that of the environment. */
+  model: string;
   toast: Toast | null;
   opening: string | null;
   saving: boolean;
@@ -109,9 +131,11 @@ const since = (state: State, changed: readonly string[] = []): Pick<State, "ran"
 
 export const NOTHING: Selection = { nodes: [], edges: [] };
 
+const NO_PINS: PinnedValues = { pins: {}, faults: {}, dropped: [] };
+
 const NO_RUNS = { rows: [], note: "" };
 
-export const initialState = (theme: Theme): State => ({
+export const initialState = (theme: Theme, model: string): State => ({
   files: null,
   catalogue: new Map(),
   document: null,
@@ -119,8 +143,10 @@ export const initialState = (theme: Theme): State => ({
   layouts: 0,
   laying: false,
   selection: NOTHING,
+  writingNote: null,
   panel: "inspector",
   palette: true,
+  folded: new Set(),
   dialog: null,
   overlay: null,
   chat: SILENT,
@@ -129,7 +155,11 @@ export const initialState = (theme: Theme): State => ({
   stale: new Set(),
   runs: NO_RUNS,
   busy: [],
+  breakpoints: [],
+  pinned: NO_PINS,
+  tests: 0,
   inputs: {},
+  model,
   toast: null,
   opening: null,
   saving: false,
@@ -150,17 +180,24 @@ export type Action =
   | { type: "laying" }
   | { type: "laid"; positions: Positions | null }
   | { type: "select"; selection: Selection }
+  | { type: "write-note"; note: string | null }
+  | { type: "folded"; folded: ReadonlySet<string> }
   | { type: "panel"; panel: Panel | null }
   | { type: "palette"; open: boolean }
   | { type: "dialog"; dialog: Dialog | null }
   | { type: "overlay"; overlay: Overlay | null }
   | { type: "chat"; line: ChatLine }
   | { type: "chatting"; busy: boolean }
+  | { type: "writing"; text: string }
   | { type: "planned"; plan: ChatPlan | null }
   | { type: "input"; name: string; value: Json }
+  | { type: "model"; name: string }
   | { type: "run"; run: RunState | null }
   | { type: "runs"; rows: readonly RunRow[]; note: string }
+  | { type: "breakpoints"; breakpoints: readonly string[] }
+  | { type: "pinned"; pinned: PinnedValues }
   | { type: "busy"; busy: readonly RunRow[] }
+  | { type: "tests" }
   | { type: "picture"; run: string; picture: RunPicture }
   | { type: "running"; run: string; connected: boolean }
   | { type: "answered"; question: string }
@@ -181,7 +218,7 @@ export function reduce(state: State, action: Action): State {
     case "opened":
       return {
         ...state, opening: null, laying: false, document: action.document, positions: action.positions, selection: NOTHING,
-        overlay: null, run: null, runs: NO_RUNS, busy: [], inputs: {}, chat: action.chat ?? SILENT, dialog: null, toast: null,
+        overlay: null, run: null, runs: NO_RUNS, busy: [], breakpoints: [], pinned: NO_PINS, inputs: {}, chat: { ...SILENT, ...action.chat }, dialog: null, toast: null,
       };
     case "closed":
       return { ...state, document: null, overlay: null, run: null, selection: NOTHING, dialog: null, opening: null, toast: null };
@@ -198,7 +235,11 @@ export function reduce(state: State, action: Action): State {
     case "laying":
       return { ...state, laying: true };
     case "select":
-      return same(state.selection, action.selection) ? state : { ...state, selection: action.selection };
+      return same(state.selection, action.selection) ? state : { ...state, selection: action.selection, folded: seeing(state, action.selection) };
+    case "write-note":
+      return { ...state, writingNote: action.note };
+    case "folded":
+      return { ...state, folded: action.folded };
     case "panel":
       return state.panel === action.panel ? state : { ...state, panel: action.panel };
     case "palette":
@@ -214,16 +255,26 @@ export function reduce(state: State, action: Action): State {
       return { ...state, chat: { ...state.chat, lines: [...state.chat.lines, action.line] } };
     case "chatting":
       return { ...state, chat: { ...state.chat, busy: action.busy } };
+    case "writing":
+      return { ...state, chat: { ...state.chat, text: action.text } };
     case "planned":
       return { ...state, chat: { ...state.chat, plan: action.plan } };
     case "input":
       return { ...state, inputs: { ...state.inputs, [action.name]: action.value } };
+    case "model":
+      return { ...state, model: action.name };
     case "run":
       return { ...state, run: action.run, ran: contentsOf(state.document), stale: new Set() };
     case "runs":
       return { ...state, runs: { rows: action.rows, note: action.note } };
+    case "breakpoints":
+      return { ...state, breakpoints: action.breakpoints };
+    case "pinned":
+      return { ...state, pinned: action.pinned };
     case "busy":
       return { ...state, busy: action.busy };
+    case "tests":
+      return { ...state, tests: state.tests + 1 };
     case "picture":
       return state.run?.id === action.run ? { ...state, ...since(state, action.picture.changed), run: merged(state.run, action.picture) } : state;
     case "running":
@@ -243,6 +294,13 @@ export function reduce(state: State, action: Action): State {
   }
 }
 
+/** The folded containers without those that hide a selected node. */
+function seeing(state: State, { nodes }: Selection): ReadonlySet<string> {
+  const document = state.folded.size ? shownDocument(state) : null;
+  const around = new Set(document && nodes.flatMap((id) => aroundOf(document, id)));
+  return [...state.folded].some((id) => around.has(id)) ? new Set([...state.folded].filter((id) => !around.has(id))) : state.folded;
+}
+
 /** A newer document: unchanged nodes stay the same objects, so that only the others are drawn anew. */
 function withDocument(state: State, document: Document, at: Positions): State {
   const known = new Map(state.document?.nodes.map((node) => [node.id, [node, JSON.stringify(node)] as const]));
@@ -251,7 +309,7 @@ function withDocument(state: State, document: Document, at: Positions): State {
     return before && before[1] === JSON.stringify(node) ? before[0] : node;
   });
   const now = { ...document, nodes };
-  const ids = new Set(nodes.map((node) => node.id));
+  const ids = new Set([...nodes.map((node) => node.id), ...document.sticky_notes.map(canvasId)]);
   const edges = new Set(document.edges.map(edgeId));
   return {
     ...state,
@@ -276,5 +334,7 @@ const same = (one: Selection, other: Selection): boolean =>
 export const shownDocument = (state: State): Document | null => state.overlay?.document ?? state.document;
 
 /** The node that the inspector shows: the only one selected. */
-export const inspected = (state: State): string | null =>
-  state.selection.nodes.length === 1 ? (state.selection.nodes[0] ?? null) : null;
+export const inspected = (state: State): string | null => {
+  const [id, ...others] = state.selection.nodes;
+  return id === undefined || others.length || isNote(id) ? null : id;
+};

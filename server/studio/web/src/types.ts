@@ -1,5 +1,8 @@
 // The contract between this page and its server: each type is the JSON of a request or an answer.
 
+import type { Fault } from "../shared/faults";
+import type { Usage } from "../shared/numbers";
+
 export type Json = null | boolean | number | bigint | string | Json[] | { [name: string]: Json };
 export type Fields = { [name: string]: Json };
 
@@ -31,6 +34,21 @@ export interface Files {
   model: { configured?: boolean; name?: string; missing?: string };
   /** Maximum sizes in bytes: of one file, and of all files of a request. */
   limits: { file: number; files: number };
+}
+
+export interface ModelEntry {
+  name: string;
+  /** US dollars per million tokens. */
+  price: { prompt: number; completion: number } | null;
+}
+
+export interface Models {
+  /** The model of runs. */
+  selected: ModelEntry | null;
+  /** Those of the vendors whose keys the environment has. */
+  listed: ModelEntry[];
+  /** Those of the services, by the names that nodes use. */
+  named: ModelEntry[];
 }
 
 export interface Schema {
@@ -86,7 +104,12 @@ export interface Variable {
 export interface NodeDocument {
   id: string;
   type: string;
+  /** Its own title, or that of its type; other nodes may have it, too. */
   title: string;
+  /** The title that a person gave to it; empty for none. */
+  given_title: string;
+  /** Its title, with its id where others have the same. */
+  name: string;
   parent: string | null;
   params: Fields;
   ports: string[];
@@ -99,6 +122,15 @@ export interface EdgeDocument {
   source: string;
   port: number;
   target: string;
+}
+
+/** A note on the canvas, in Markdown. */
+export interface StickyNote {
+  id: string;
+  text: string;
+  color: string;
+  at: [number, number] | null;
+  size: [number, number];
 }
 
 export interface Issue {
@@ -116,6 +148,8 @@ export interface Step {
   at: number | string;
   kind: "edit" | "chat" | "outside" | "open";
   before?: number | null;
+  /** The name of this version; empty for none. */
+  name: string;
 }
 
 export interface Input {
@@ -147,12 +181,13 @@ export interface Document {
   /** Why the file on disk is another. */
   fault?: string;
   notes?: string[];
+  sticky_notes: StickyNote[];
   lossy: Loss[];
   readonly: string | null;
   inputs?: Input[];
 }
 
-type EdgeChange = [source: string, port: number, target: string];
+export type EdgeChange = [source: string, port: number, target: string];
 
 export interface Changes {
   added: string[];
@@ -162,6 +197,9 @@ export interface Changes {
   edges_added: EdgeChange[];
   edges_removed: EdgeChange[];
 }
+
+/** One change of a draft. */
+export type ChangedPart = { node: string } | { edge: EdgeChange };
 
 export interface Candidate {
   reference: string;
@@ -173,11 +211,14 @@ export interface Candidate {
 
 export type Operation =
   | { op: "rename_variable"; node: string; old: string; new: string }
-  | { op: "add_node"; id: string; type: string; params: Fields; inside: string }
+  | { op: "add_node"; id: string; type: string; params: Fields; inside: string; title?: string }
+  | { op: "rename_node"; node: string; title: string }
   | { op: "remove_node"; node: string; edges?: "rewire" | "cut" }
   | { op: "set"; node: string; path: string; value: Json }
   | { op: "connect"; source: string; target: string; port: number }
   | { op: "disconnect"; source: string; target: string; port: number }
+  | ({ op: "set_note" } & Pick<StickyNote, "id"> & Partial<StickyNote>)
+  | { op: "remove_note"; id: string }
   | { op: "insert_between"; source: string; target: string; port: number; id: string; type: string; params: Fields };
 
 export interface ChatMessage {
@@ -209,6 +250,7 @@ export interface Span {
   /** The error of the last attempt, whose fallback went on. */
   fell_back?: string;
   progress?: string;
+  usage?: Usage;
 }
 
 export interface Question {
@@ -224,6 +266,7 @@ export interface Question {
 export interface Round {
   operators: string[];
   status?: string;
+  score?: number | null;
   evaluation?: string;
   lesson?: string;
   blame?: string[];
@@ -232,16 +275,6 @@ export interface Round {
   repairs?: Record<string, string>;
   /** The operators that kept their results, because their inputs had not changed. */
   kept?: string[];
-}
-
-/** What an evaluator found to be wrong in an operator's result. */
-export interface Fault {
-  operator: string;
-  item: number | null;
-  wrong: string;
-  right: string;
-  lesson: string;
-  sure: boolean;
 }
 
 export interface RunPicture {
@@ -281,7 +314,25 @@ export interface RunRow {
   inputs: string;
   started: number;
   seconds: number;
-  usage: { calls: number; prompt_tokens: number; completion_tokens: number; cost: number | null };
+  usage: Usage;
+}
+
+/** The pinned values of a file by node, why others are not used, and the names of removed nodes whose values were dropped. */
+export interface PinnedValues {
+  pins: Record<string, Fields>;
+  faults: Record<string, string>;
+  dropped: string[];
+}
+
+/** A variable that a node reads, with its pinned or last value. */
+export interface ReadVariable {
+  reference: string;
+  name: string;
+  title: string;
+  type: string;
+  value: Json;
+  /** Its value is a file, which is used unless another is chosen. */
+  has_file: boolean;
 }
 
 export interface LastRun {
@@ -291,6 +342,10 @@ export interface LastRun {
   inputs: Fields | null;
   outputs: Fields | null;
   error: string | null;
+  /** The items in which it ran inside of a container. */
+  items?: string[];
+  /** Whether it may have run for more items, which are not kept. */
+  more_items?: boolean;
 }
 
 /** What a format cannot hold of a workflow. */
@@ -304,6 +359,8 @@ export interface Loss {
 
 export interface Exported {
   losses: Loss[];
+  /** The models that the file names for nodes that name none. */
+  models?: Omit<Loss, "foreign">[];
   name: string;
   text?: string;
   base64?: string;

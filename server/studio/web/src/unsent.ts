@@ -1,6 +1,6 @@
 // What a tab keeps of a file for a reload: changes that could not be sent because an answer was on its way, and the chat.
 
-import { parsed } from "./exact";
+import { parsed } from "../shared/exact";
 import type { Operation } from "./types";
 
 const key = (what: string, path: string): string => `operad-${what}:${location.pathname}:${path}`; // the address names the studio, too

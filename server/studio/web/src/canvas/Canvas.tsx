@@ -1,20 +1,22 @@
 // The canvas: the graph of the document, drawn and edited by React Flow.
 
 import {
-  Background, BackgroundVariant, type Connection, type FinalConnectionState, MiniMap, type NodeChange, type EdgeChange, ReactFlow,
+  type Connection, type FinalConnectionState, MiniMap, type NodeChange, type EdgeChange, ReactFlow,
   SelectionMode, applyNodeChanges, getViewportForBounds, useConnection, useReactFlow, useStore as useFlow,
 } from "@xyflow/react";
 import { type CSSProperties, type DragEvent, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Icon } from "../icons";
-import { absolute, sizes } from "../place";
+import { isNote } from "../notes";
+import { absolute, foldedIn, sizes } from "../place";
 import { shownDocument } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
 import { Card } from "./Card";
+import { Note } from "./Note";
 import { Line } from "./Line";
-import { type CardNode, type LineEdge, cardNodes, lineEdges } from "./elements";
-import { type View, clipboard, pageKey } from "./keys";
+import { type CanvasNode, type LineEdge, canvasNodes, lineEdges } from "./elements";
+import { type View, clipboard, pageKey, renamable } from "./keys";
 
-const nodeTypes = { card: Card };
+const nodeTypes = { card: Card, note: Note };
 const edgeTypes = { line: Line };
 const LABELS = {
   "node.a11yDescription.default": "Press Enter to edit, arrows to go to another node, question mark for all keys.",
@@ -38,8 +40,12 @@ const DOUBLE_CLICK = 500;
 
 export const DRAGGED = "application/x-operad-node";
 
+const NONE: ReadonlySet<string> = new Set();
+
 export function Canvas(): ReactElement | null {
-  const document_ = useStudio(shownDocument);
+  const whole = useStudio(shownDocument);
+  const folds = useStudio((state) => (state.overlay ? NONE : state.folded)); // all changes of a draft can be seen
+  const document_ = useMemo(() => whole && foldedIn(whole, folds), [whole, folds]);
   const positions = useStudio((state) => state.positions);
   const selection = useStudio((state) => state.selection);
   const overlay = useStudio((state) => state.overlay);
@@ -47,8 +53,8 @@ export function Canvas(): ReactElement | null {
   const path = useStudio((state) => state.document?.path);
   const store = useStore();
   const commands = useCommands();
-  const flow = useReactFlow<CardNode, LineEdge>();
-  const [nodes, setNodes] = useState<CardNode[]>([]);
+  const flow = useReactFlow<CanvasNode, LineEdge>();
+  const [nodes, setNodes] = useState<CanvasNode[]>([]);
   const edgesBefore = useRef<LineEdge[]>([]);
   const pointing = useRef(false); // a pointer selects by itself; the keyboard selects by focus
   const pressed = useRef(-Infinity); // when
@@ -59,8 +65,8 @@ export function Canvas(): ReactElement | null {
   );
 
   useEffect(() => {
-    if (document_) setNodes((before) => cardNodes({ document: document_, positions, selection, overlay, containers }, before));
-  }, [document_, positions, selection, overlay, containers]);
+    if (document_) setNodes((before) => canvasNodes({ document: document_, positions, selection, overlay, containers, folded: folds }, before));
+  }, [document_, positions, selection, overlay, containers, folds]);
 
   const edges = useMemo(() => {
     edgesBefore.current = document_ ? lineEdges(document_, selection, overlay, edgesBefore.current) : [];
@@ -91,13 +97,14 @@ export function Canvas(): ReactElement | null {
   const layouts = useStudio((state) => state.layouts);
   const [width, height] = [useFlow((state) => state.width), useFlow((state) => state.height)];
   useEffect(() => {
+    if (overlay) fitted.current = true; // a draft of the chat may lie elsewhere: all of it is shown
     if (!fitted.current || !width || !height) return undefined;
     let frame = 0;
     const fit = (): void => {
       const drawn = flow.getNodes();
       const [first] = drawn;
       const whole = getViewportForBounds(flow.getNodesBounds(drawn), width, height, 0.01, 1, 0.07);
-      const readable = whole.zoom >= READABLE || !first;
+      const readable = whole.zoom >= READABLE || overlay || !first;
       void flow.setViewport(readable ? whole : { zoom: 0.7, x: 40 - first.position.x * 0.7, y: height / 2 - first.position.y * 0.7 });
     };
     // A click that opens a panel narrows the canvas: nodes stay where they are until it cannot become a double click.
@@ -109,7 +116,7 @@ export function Canvas(): ReactElement | null {
       clearTimeout(timer);
       cancelAnimationFrame(frame);
     };
-  }, [flow, path, width, height, layouts]);
+  }, [flow, path, width, height, layouts, overlay]);
 
   // A new node comes into view, unless a person has chosen the view.
   const count = document_?.nodes.length ?? 0;
@@ -128,11 +135,6 @@ export function Canvas(): ReactElement | null {
     return () => cancelAnimationFrame(frame);
   }, [flow, count, width, height]);
 
-  // A draft of the chat may lie elsewhere: all of it is shown.
-  useEffect(() => {
-    if (overlay) requestAnimationFrame(() => view.fit());
-  }, [overlay, view]);
-
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
       if (!event.defaultPrevented && pageKey(event, store, commands, view)) event.preventDefault();
@@ -146,7 +148,7 @@ export function Canvas(): ReactElement | null {
     };
   }, [store, commands, view]);
 
-  const onNodesChange = useCallback((changes: NodeChange<CardNode>[]) => {
+  const onNodesChange = useCallback((changes: NodeChange<CanvasNode>[]) => {
     const chosen = changes.filter((change) => change.type === "select");
     if (chosen.length) {
       const now = new Set(store.get().selection.nodes);
@@ -192,6 +194,7 @@ export function Canvas(): ReactElement | null {
     const port = Number(end.fromHandle.id ?? 0);
     const over = event.target instanceof Element ? event.target.closest<HTMLElement>(".react-flow__node") : null;
     const target = end.toNode?.id ?? over?.dataset["id"];
+    if (target && isNote(target)) return;
     if (target) {
       const reason = refusals.current[target];
       if (reason) commands.say(`Not connected: ${reason}`, "error");
@@ -258,7 +261,7 @@ export function Canvas(): ReactElement | null {
         }
       }}
     >
-      <ReactFlow<CardNode, LineEdge>
+      <ReactFlow<CanvasNode, LineEdge>
         nodes={nodes}
         edges={edges}
         nodeTypes={nodeTypes}
@@ -272,9 +275,14 @@ export function Canvas(): ReactElement | null {
         onNodeDragStop={(_, __, moved) =>
           commands.move(Object.fromEntries(moved.map((node) => [node.id, { x: Math.round(node.position.x), y: Math.round(node.position.y) }])))}
         onNodeClick={() => {
-          if (store.get().panel === null) commands.panel("inspector");
+          const { panel } = store.get();
+          if (panel !== "chat" && panel !== "run") commands.panel("inspector"); // what is written in these two stays in sight
         }}
-        onNodeDoubleClick={() => commands.panel("inspector")}
+        onNodeDoubleClick={({ target }, { id }) => {
+          if (isNote(id)) return;
+          if (target instanceof Element && target.closest(".card-title") && renamable(store.get(), id)) store.dispatch({ type: "dialog", dialog: { kind: "rename", node: id } });
+          else commands.panel("inspector");
+        }}
         onPaneClick={() => commands.select([])}
         onMoveStart={(event) => {
           if (event) fitted.current = false;
@@ -292,10 +300,9 @@ export function Canvas(): ReactElement | null {
         ariaLabelConfig={LABELS}
         proOptions={{ hideAttribution: true }}
       >
-        <Background variant={BackgroundVariant.Dots} gap={20} size={1.2} color="var(--dots)" />
-        <MiniMap<CardNode>
+        <MiniMap<CanvasNode>
           pannable zoomable className="minimap" nodeBorderRadius={12} maskColor="var(--mask)" bgColor="var(--card)"
-          nodeColor={(node) => `var(--${node.data.mark ?? (node.data.container ? "hover" : node.data.errors ? "failed" : "map-node")})`}
+          nodeColor={(node) => node.type === "note" ? `var(--note-${node.data.note.color})` : `var(--${node.data.mark ?? (node.data.container ? "hover" : node.data.errors ? "failed" : "map-node")})`}
         />
       </ReactFlow>
       <Refusal refusals={refusals} />
@@ -319,6 +326,7 @@ function Refusal({ refusals }: { refusals: { current: Record<string, string | nu
 function Tools({ view }: { view: View }): ReactElement {
   const zoom = useFlow((state) => Math.round(state.transform[2] * 100));
   const commands = useCommands();
+  const notes = useStudio((state) => state.document?.kind === "workflow" && !state.document.readonly && !state.overlay);
   const several = useStudio((state) => state.selection.nodes.length > 1);
   return (
     <div className="canvas-tools" role="toolbar" aria-label="View of the canvas">
@@ -327,6 +335,7 @@ function Tools({ view }: { view: View }): ReactElement {
       <button type="button" aria-label="Zoom in" title="Zoom in  +" onClick={view.zoomIn}><Icon name="plus" /></button>
       <button type="button" aria-label="Fit the graph" title="Fit  f" onClick={view.fit}><Icon name="fit" /></button>
       <button type="button" aria-label="Tidy up the layout" title="Tidy up  t" onClick={() => void commands.tidy().then(view.fit)}><Icon name="tidy" /></button>
+      {notes && <button type="button" aria-label="Add a note" title="Add a note  n" onClick={() => void commands.addNote()}><Icon name="note" /></button>}
       {several && (
         <>
           <span className="rule" />

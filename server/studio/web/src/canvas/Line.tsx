@@ -3,20 +3,31 @@
 import { BaseEdge, EdgeLabelRenderer, type EdgeProps, getBezierPath } from "@xyflow/react";
 import { type ReactElement, memo } from "react";
 import { Icon } from "../icons";
-import { useCommands, useStore } from "../store";
+import type { NodeRun } from "../run";
+import { useCommands, useStore, useStudio } from "../store";
 import type { LineEdge } from "./elements";
 
 function LineOf(edge: EdgeProps<LineEdge>): ReactElement {
   const [path, x, y] = getBezierPath(edge);
+  const taken = useStudio((state) => (state.overlay ? "" : takenIn(state.run?.nodes, edge.source, edge.target)));
   return (
     <>
-      <BaseEdge id={edge.id} path={path} interactionWidth={16} {...(edge.markerEnd ? { markerEnd: edge.markerEnd } : {})} />
+      <BaseEdge id={edge.id} path={path} interactionWidth={16} className={taken} {...(edge.markerEnd ? { markerEnd: edge.markerEnd } : {})} />
       {edge.selected && !edge.data?.locked && <Tools id={edge.id} x={x} y={y} />}
     </>
   );
 }
 
 export const Line = memo(LineOf);
+
+const NOT_RUN = new Set(["waiting", "skipped"]);
+
+/** How an edge was taken in the run: a class, empty where it was not. */
+function takenIn(nodes: Readonly<Record<string, NodeRun>> | undefined, source: string, target: string): string {
+  const [from, to] = [nodes?.[source], nodes?.[target]];
+  if (!from || !to || NOT_RUN.has(from.state) || NOT_RUN.has(to.state)) return "";
+  return from.state === "fell" ? "taken fell" : "taken";
+}
 
 function Tools({ id, x, y }: { id: string; x: number; y: number }): ReactElement {
   const { dispatch } = useStore();

@@ -4,7 +4,8 @@ import { type Edge, type Node, MarkerType } from "@xyflow/react";
 import { type Mark, edgeMark, nodeMark } from "../changes";
 import { type Overlay, type Positions, type Selection, edgeId } from "../state";
 import { cardSize, childrenOf, sizes } from "../place";
-import type { Document, Issue, NodeDocument } from "../types";
+import { canvasId, notePlaces } from "../notes";
+import type { Document, Issue, NodeDocument, StickyNote } from "../types";
 
 export interface CardData extends Record<string, unknown> {
   node: NodeDocument;
@@ -12,10 +13,19 @@ export interface CardData extends Record<string, unknown> {
   warnings: number;
   mark: Mark | null;
   container: boolean;
+  folded: boolean;
   locked: boolean;
 }
 
 export type CardNode = Node<CardData, "card">;
+
+export interface NoteData extends Record<string, unknown> {
+  note: StickyNote;
+  locked: boolean;
+}
+
+export type NoteNode = Node<NoteData, "note">;
+export type CanvasNode = CardNode | NoteNode;
 
 export interface LineData extends Record<string, unknown> {
   mark: Mark | null;
@@ -30,10 +40,30 @@ interface Drawn {
   selection: Selection;
   overlay: Overlay | null;
   containers: ReadonlySet<string>;
+  folded: ReadonlySet<string>;
 }
 
 /** Nodes for React Flow; one that has not changed is the same object as before. */
-export function cardNodes(drawn: Drawn, before: readonly CardNode[]): CardNode[] {
+export function canvasNodes(drawn: Drawn, before: readonly CanvasNode[]): CanvasNode[] {
+  return [...noteNodes(drawn, before.filter((node) => node.type === "note")), ...cardNodes(drawn, before.filter((node) => node.type === "card"))];
+}
+
+function noteNodes({ document, positions, selection, overlay }: Drawn, before: readonly NoteNode[]): NoteNode[] {
+  const known = new Map(before.map((node) => [node.id, node]));
+  const places = notePlaces(document, positions);
+  const locked = overlay !== null || document.readonly !== null;
+  return document.sticky_notes.map((note) => {
+    const id = canvasId(note);
+    return {
+      ...(known.get(id)?.measured && { measured: { width: note.size[0], height: note.size[1] } }),
+      id, type: "note", position: places[id] ?? { x: 0, y: 0 }, data: { note, locked }, width: note.size[0], height: note.size[1],
+      selected: selection.nodes.includes(id), draggable: !locked, connectable: false, zIndex: -1,
+      ariaLabel: `Note: ${note.text.slice(0, 100)}`, domAttributes: { "aria-roledescription": "note" },
+    };
+  });
+}
+
+function cardNodes(drawn: Drawn, before: readonly CardNode[]): CardNode[] {
   const { document, positions, overlay, containers } = drawn;
   const known = new Map(before.map((node) => [node.id, node]));
   const measured = sizes(document, positions);
@@ -46,15 +76,16 @@ export function cardNodes(drawn: Drawn, before: readonly CardNode[]): CardNode[]
   for (const node of document.nodes) {
     if (made.has(node.id)) continue; // two nodes with one id: the issues tell
     const [errors, warnings] = issues.get(node.id) ?? [0, 0];
-    const container = containers.has(node.type) || inside.has(node.id);
+    const folded = drawn.folded.has(node.id);
+    const container = !folded && (containers.has(node.type) || inside.has(node.id));
     const mark = nodeMark(overlay, node.id);
     const size = measured.get(node.id) ?? cardSize(node);
     const position = positions[node.id] ?? { x: 0, y: 0 };
     const parentId = node.parent && ids.has(node.parent) ? node.parent : undefined;
     const old = known.get(node.id);
-    const data: CardData = old && sameData(old.data, { node, errors, warnings, mark, container, locked })
+    const data: CardData = old && sameData(old.data, { node, errors, warnings, mark, container, folded, locked })
       ? old.data
-      : { node, errors, warnings, mark, container, locked };
+      : { node, errors, warnings, mark, container, folded, locked };
     const isSelected = selected.has(node.id);
     const unchanged =
       old && old.data === data && old.selected === isSelected && old.parentId === parentId && !old.dragging &&
@@ -80,7 +111,7 @@ export function cardNodes(drawn: Drawn, before: readonly CardNode[]): CardNode[]
 
 const sameData = (one: CardData, other: CardData): boolean =>
   one.node === other.node && one.errors === other.errors && one.warnings === other.warnings && one.mark === other.mark &&
-  one.container === other.container && one.locked === other.locked;
+  one.container === other.container && one.folded === other.folded && one.locked === other.locked;
 
 function labelOf({ node, errors, warnings, mark }: CardData): string {
   const parts = [node.title, node.type, `id ${node.id}`];

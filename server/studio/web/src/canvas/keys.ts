@@ -2,6 +2,7 @@
 
 import type { Commands } from "../commands";
 import { absolute, sizes } from "../place";
+import { copiedNotes, isNote, notePlaces } from "../notes";
 import { copied } from "../operations";
 import { type Panel, type State, inspected, shownDocument } from "../state";
 import type { Store } from "../store";
@@ -12,8 +13,11 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["Alt + arrows", "Move the selected nodes"],
   ["Enter", "Open the inspector; Escape goes back to the canvas"],
   ["/", "Add a node, after the selected one or in the selected edge"],
+  ["Ctrl + F", "Find a node by its name, or by what it says; the outline"],
   ["c", "Connect the selected node"],
-  ["F2", "Rename the selected operator"],
+  ["F2, double click", "Rename the node"],
+  ["n", "Add a note to the canvas"],
+  ["b", "Let runs wait before the selected node, or no longer"],
   ["Delete", "Remove what is selected"],
   ["Ctrl + Z, Shift + Ctrl + Z", "Undo, redo"],
   ["Ctrl + C, X, V, D", "Copy, cut, paste, duplicate"],
@@ -51,6 +55,10 @@ export function pageKey(event: KeyboardEvent, store: Store, commands: Commands, 
     else openPanel("run", ".run form", commands);
     return true;
   }
+  if (control && key === "f") {
+    store.dispatch({ type: "dialog", dialog: { kind: "find" } });
+    return true;
+  }
   if (event.key === "Escape" && busy) {
     focusNode(inspected(state));
     return true;
@@ -80,11 +88,20 @@ export function pageKey(event: KeyboardEvent, store: Store, commands: Commands, 
       else if (!source) commands.say("Select one node to connect it.");
       return true;
     }
+    case "n":
+      if (state.document.readonly ?? state.overlay) return false;
+      void commands.addNote();
+      return true;
+    case "b": {
+      const node = inspected(state);
+      if (!node || state.document.kind !== "workflow") return false;
+      commands.breakpoint(node);
+      return true;
+    }
     case "F2": {
-      const node = state.document.nodes.find((each) => each.id === inspected(state));
-      const named = node?.type === "operator" || node?.type === "evaluator";
-      if (!named || state.document.readonly) return false;
-      store.dispatch({ type: "dialog", dialog: { kind: "rename", node: node.id } });
+      const node = inspected(state);
+      if (!node || !renamable(state, node)) return false;
+      store.dispatch({ type: "dialog", dialog: { kind: "rename", node } });
       return true;
     }
     case "f":
@@ -125,7 +142,14 @@ export function pageKey(event: KeyboardEvent, store: Store, commands: Commands, 
   }
 }
 
-function openPanel(panel: Panel, within: string, commands: Commands): void {
+/** Whether a person can give a node another name: experts and the leader are named in their forms. */
+export const renamable = (state: State, id: string): boolean => {
+  const node = state.document?.nodes.find((each) => each.id === id);
+  return !!node && node.type !== "expert" && node.type !== "leader" && !state.document?.readonly && !state.overlay;
+};
+
+/** Open a panel, and focus its first field. */
+export function openPanel(panel: Panel, within: string, commands: Commands): void {
   commands.panel(panel);
   focusIn(within);
 }
@@ -133,7 +157,7 @@ function openPanel(panel: Panel, within: string, commands: Commands): void {
 /** Focus the first field of a part of the page, once it is drawn; again where an editor takes the place of a plain field. */
 function focusIn(within: string, from: Element | null = document.activeElement, frames = 40): void {
   requestAnimationFrame(() => {
-    const fields = ["input", "textarea", "select", "button", ".code-field"].map((each) => `${within} ${each}:not(:disabled)`);
+    const fields = ["input", "textarea", "select", "button", ".code-field"].map((each) => `${within} ${each}:not(:disabled, details:not([open]) *)`);
     const here = document.activeElement;
     const field = document.querySelector<HTMLElement>(fields.join(", "));
     // In an editor the text, not the box around it that scrolls.
@@ -155,6 +179,11 @@ const onCanvas = (event: KeyboardEvent): boolean =>
   event.target === document.body || (event.target instanceof Element && event.target.closest(".canvas") !== null && !event.target.closest("button"));
 
 function canvasKey(event: KeyboardEvent, state: State, commands: Commands, view: View): boolean {
+  const [note] = state.selection.nodes;
+  if (event.key === "Enter" && note && isNote(note) && !state.document?.readonly && !state.overlay) {
+    commands.writeNote(note);
+    return true;
+  }
   if (event.key === "Enter" && inspected(state)) {
     commands.panel("inspector");
     focusIn(".inspector [data-first]");
@@ -175,8 +204,9 @@ const STEPS: Record<string, [number, number]> = { ArrowLeft: [-1, 0], ArrowRight
 
 function nudge(key: string, state: State, commands: Commands): boolean {
   const [x, y] = STEPS[key] ?? [0, 0];
+  const notes = state.document ? notePlaces(state.document, state.positions) : {};
   commands.move(Object.fromEntries(state.selection.nodes.flatMap((id) => {
-    const at = state.positions[id];
+    const at = state.positions[id] ?? notes[id];
     return at ? [[id, { x: at.x + x * 16, y: at.y + y * 16 }]] : [];
   })));
   return true;
@@ -232,7 +262,7 @@ export function clipboard(event: ClipboardEvent, store: Store, commands: Command
     commands.paste(text);
   } else {
     if (!state.selection.nodes.length || String(getSelection() ?? "")) return;
-    event.clipboardData?.setData("text/plain", JSON.stringify(copied(state.document, state.selection.nodes)));
+    event.clipboardData?.setData("text/plain", JSON.stringify({ ...copied(state.document, state.selection.nodes), notes: copiedNotes(state.document, state.positions, state.selection.nodes) }));
     if (event.type === "cut") commands.remove();
   }
   event.preventDefault();

@@ -5,14 +5,23 @@ import { focusDrawn } from "../canvas/keys";
 import { freeName } from "../operations";
 import { type Dialog as Which, edgeId } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
+import type { Document } from "../types";
 import { Dialog } from "./Dialog";
+
+/** The operator that ends the only chain of the only expert, after which a new one comes unless another one is selected. */
+function lastOperator({ nodes, edges }: Document): string | undefined {
+  const operators = new Set(nodes.filter((node) => node.type === "operator").map((node) => node.id));
+  const [last, ...others] = [...operators].filter((id) => !edges.some((edge) => edge.source === id && operators.has(edge.target)));
+  return others.length || nodes.filter((node) => node.type === "expert").length > 1 ? undefined : last;
+}
 
 export function AddOperator({ dialog }: { dialog: Extract<Which, { kind: "palette" }> }): ReactElement | null {
   const document = useStudio((state) => state.document);
   const { dispatch } = useStore();
   const commands = useCommands();
   const edge = document?.edges.find((each) => edgeId(each) === dialog.edge);
-  const before = document?.nodes.find((node) => node.id === (edge?.source ?? dialog.source));
+  const source = edge?.source ?? dialog.source ?? (document ? lastOperator(document) : undefined);
+  const before = document?.nodes.find((node) => node.id === source);
   const experts = document?.nodes.filter((node) => node.type === "expert") ?? [];
   const within = before?.type === "expert" ? before.id : before?.parent;
   const after = before?.type === "operator" ? before : undefined;
@@ -23,17 +32,23 @@ export function AddOperator({ dialog }: { dialog: Extract<Which, { kind: "palett
   const [desc, setDesc] = useState("");
   const [first, setFirst] = useState(() => (document ? freeName(document, "operator") : ""));
   if (!document) return null;
-  const add = async (event: FormEvent): Promise<void> => {
+  /** Add it; with `more`, show the dialog again for the next one, which comes after it. */
+  const add = async (event: FormEvent<HTMLFormElement>): Promise<void> => {
     event.preventDefault();
+    const more = ((event.nativeEvent as SubmitEvent).submitter?.dataset["more"] ?? null) !== null;
     const where = kind === "operator" && expert === within && after ? { source: after.id, port: dialog.port, edge: dialog.edge } : {};
     const made = await commands.addOperator({ kind, name: name.trim(), instruction, expert, desc: desc.trim(), operator: first.trim(), ...where });
     if (!made) return;
+    if (more) {
+      dispatch({ type: "dialog", dialog: { kind: "palette", source: made } });
+      return;
+    }
     dispatch({ type: "dialog", dialog: null });
     requestAnimationFrame(() => focusDrawn(made));
   };
   const kinds = ["operator", "evaluator", "expert", ...(document.nodes.some((node) => node.type === "leader") ? [] : ["leader"])];
   const places: Record<string, string> = {
-    operator: edge ? "It comes into the selected edge." : after ? `It comes after ${after.title}.` : `It begins a chain of ${expert}.`,
+    operator: edge ? "It comes into the selected edge." : after ? `It comes after ${after.title}.` : `It starts a new chain of ${expert}.`,
     evaluator: `It judges the result of ${expert}.`,
     expert: "It is a workflow of its own, which a leader can give jobs.",
     leader: "It splits a job over the experts; their descriptions say what each is good at.",
@@ -76,13 +91,16 @@ export function AddOperator({ dialog }: { dialog: Extract<Which, { kind: "palett
         )}
         {kind !== "leader" && (
           <label className="part"><span className="part-name">{kind === "evaluator" ? "Criteria" : "Instruction"}</span>
-            <textarea dir="auto" rows={3} required value={instruction} placeholder={kind === "evaluator" ? "Every sentence rests on a claim." : "List the claims of the text."} onChange={(event) => setInstruction(event.target.value)} />
+            <textarea dir="auto" rows={3} required value={instruction} onKeyDown={(event) => {
+              if (event.key === "Enter" && (event.ctrlKey || event.metaKey)) event.currentTarget.form?.requestSubmit();
+            }} placeholder={kind === "evaluator" ? "Every sentence rests on a claim." : "List the claims of the text."} onChange={(event) => setInstruction(event.target.value)} />
           </label>
         )}
         <footer>
           <span className="soft place">{places[kind]}</span>
           <span className="room" />
-          <button type="submit" className="main">Add</button>
+          <button type="submit" className="main" title="Ctrl+Enter">Add</button>
+          {kind === "operator" && <button type="submit" data-more title="Add it, and another one after it">Add and next</button>}
         </footer>
       </form>
     </Dialog>

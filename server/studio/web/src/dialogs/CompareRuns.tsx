@@ -3,9 +3,12 @@
 import { type ReactElement, useEffect, useState } from "react";
 import { api } from "../api";
 import { RunMark, timeOf, usageOf } from "../panels/Runs";
-import { type RunState, duration, merged, started, stateInWords } from "../run";
+import { duration } from "../../shared/numbers";
+import { stateInWords } from "../../shared/states";
+import { type RunState, merged, started } from "../run";
 import { useCommands, useStudio } from "../store";
 import type { Fields, RunRow } from "../types";
+import { FieldsDifference } from "../values/Difference";
 import { ValuesView } from "../values/ValueView";
 import { Dialog } from "./Dialog";
 
@@ -54,7 +57,9 @@ function Compared({ name, id = "", values, notes }: { name: string; id?: string;
   const [one, other] = [textOf(values[0]), textOf(values[1])];
   const same = one === other;
   const differs = !same && values.every((each) => each !== null);
+  const [before, after] = values;
   return (
+    <>
     <tr className={differs ? "differs" : ""}>
       <th scope="row" dir="auto">{name} {id && <span className="soft">#{id}</span>} {differs && <span className="chip">differs</span>}</th>
       {values.map((each, at) => (
@@ -64,6 +69,8 @@ function Compared({ name, id = "", values, notes }: { name: string; id?: string;
         </td>
       ))}
     </tr>
+    {differs && before && after && <tr className="difference"><th scope="row">What differs</th><td colSpan={2}><FieldsDifference before={before} after={after} /></td></tr>}
+    </>
   );
 }
 

@@ -31,13 +31,13 @@ export function Connect({ source }: { source: string }): ReactElement | null {
     .sort((one, other) => Number(one.refused !== null) - Number(other.refused !== null))
     .map(({ each, refused }) => ({
       key: each.id,
-      words: `${each.title} ${each.id} ${each.type}`,
+      words: `${each.name} ${each.id} ${each.type}`,
       refused,
       content: (
         <>
           <span className="card-icon"><Icon name={iconOf(each.type)} /></span>
           <span className="choice-words">
-            <span dir="auto">{each.title} <span className="soft">{each.id}</span></span>
+            <span dir="auto">{each.name}</span>
             <span className={refused ? "fault" : "soft"}>{refused ?? each.summary}</span>
           </span>
         </>

@@ -78,6 +78,13 @@ export function Export(): ReactElement {
             </>
           )
           : <p className="all-well"><Icon name="check" /> Nothing is lost.</p>)}
+        {made?.models?.length ? (
+          <section aria-label="Models of the file">
+            <h3>Models that nobody chose</h3>
+            <ul className="losses">{made.models.map(({ where, what }) => <li key={where} dir="auto"><strong>{where}</strong> {what}</li>)}</ul>
+            <p className="soft">Choose a model in the inspector of the node to name it in the file.</p>
+          </section>
+        ) : null}
         {made?.text !== undefined && <pre className="mono" tabIndex={0} aria-label="Preview">{made.text.slice(0, 6000)}</pre>}
       </div>
       <footer>

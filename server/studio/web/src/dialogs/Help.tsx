@@ -5,7 +5,7 @@ import { Dialog } from "./Dialog";
 export function Help(): ReactElement {
   return (
     <Dialog title="Keys" className="help">
-      <dl className="keys">
+      <dl className="keys" tabIndex={0} aria-label="Keys">
         {KEYS.map(([keys, what]) => <div key={keys}><dt>{keys}</dt><dd>{what}</dd></div>)}
       </dl>
       <p className="soft">

@@ -4,8 +4,8 @@ import type { NodeType } from "../types";
 
 const ORDER = ["Flow", "Models", "Logic", "Data", "Tools", "People", "Files", "Containers"];
 
-/** Added with their container, never alone. */
-const INNER = new Set(["iteration-start", "loop-start"]);
+/** Types that nobody adds: they come with their container, or another type does the same and more. */
+const NEVER_ADDED = new Set(["iteration-start", "loop-start", "http-request"]);
 
 /** Of a workflow, not of what runs inside a container: a body begins and ends by itself. */
 const OF_WORKFLOWS = new Set(["start", "end", "conversation"]);
@@ -24,7 +24,7 @@ export function listed(catalogue: ReadonlyMap<string, NodeType>, next = false, h
     return at < 0 || (next && at === 0) ? ORDER.length : at;
   };
   return [...catalogue.values()]
-    .filter((each) => !INNER.has(each.type) && !(next && each.type === "start") && (holder === undefined || belongs(each.type, holder)))
+    .filter((each) => !NEVER_ADDED.has(each.type) && !(next && each.type === "start") && (holder === undefined || belongs(each.type, holder)))
     .map((each, at) => ({ each, at }))
     .sort((one, other) => place(one.each.family) - place(other.each.family) || one.at - other.at)
     .map(({ each }) => each);

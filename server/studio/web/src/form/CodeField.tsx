@@ -11,6 +11,7 @@ interface Props {
   locked: boolean;
   candidates: readonly Candidate[];
   names: readonly string[];
+  chip(reference: string): { words: string; known: boolean } | null;
   /** True if it is to have the focus from the beginning. */
   held: { current: boolean };
   change(value: string): void;
@@ -33,6 +34,7 @@ export default function CodeField(props: Props): ReactElement {
       value: latest.current.value,
       candidates: () => latest.current.candidates,
       names: () => latest.current.names,
+      chip: (reference) => latest.current.chip(reference),
       change: (text) => latest.current.change(text),
       leave: () => latest.current.leave(),
     };
@@ -48,6 +50,8 @@ export default function CodeField(props: Props): ReactElement {
   useEffect(() => {
     if (known) editor.current?.offer();
   }, [known]);
+
+  useEffect(() => editor.current?.rename(), [props.chip]);
 
   return <div className={`code-field ${language}`} ref={host} data-typing />;
 }

@@ -1,7 +1,7 @@
 // Fields of the inspector's form, one for each kind of JSON Schema that node types use.
 
 import { type ReactElement, Suspense, createContext, lazy, useContext, useId, useRef, useState } from "react";
-import { numberOf, numberText, parsed } from "../exact";
+import { numberOf, numberText, parsed } from "../../shared/exact";
 import { Icon } from "../icons";
 import type { Candidate, Json, Schema } from "../types";
 import { emptyOf, kindOf, resolved, titleOf } from "../schema";
@@ -14,12 +14,13 @@ export interface FormContext {
   candidates: readonly Candidate[];
   /** Names that a template of this node can use. */
   names: readonly string[];
+  chip(reference: string): { words: string; known: boolean } | null;
   language: string;
   locked: boolean;
   flush(): void;
 }
 
-export const Form = createContext<FormContext>({ root: {}, candidates: [], names: [], language: "", locked: true, flush: () => undefined });
+export const Form = createContext<FormContext>({ root: {}, candidates: [], names: [], chip: () => null, language: "", locked: true, flush: () => undefined });
 
 export interface FieldProps {
   schema: Schema | undefined;
@@ -78,7 +79,7 @@ export function Control({ schema, value, label, name = "", change }: FieldProps)
     case "optional":
       return <OptionalField of={kind.of} value={value} label={label} name={name} change={change} />;
     case "either":
-      return <EitherField options={kind.options} value={value} label={label} change={change} />;
+      return <EitherField schema={schema} options={kind.options} value={value} label={label} change={change} />;
     case "json":
       return <JsonField value={value} label={label} change={change} />;
   }
@@ -111,7 +112,7 @@ function LongField({ language, value, label, change }: { language: string; value
     <Suspense fallback={plain}>
       <CodeField
         value={value} label={label} language={language === "code" ? form.language : language} locked={form.locked}
-        candidates={form.candidates} names={form.names} held={held} change={change} leave={form.flush}
+        candidates={form.candidates} names={form.names} chip={form.chip} held={held} change={change} leave={form.flush}
       />
     </Suspense>
   );
@@ -132,7 +133,7 @@ function SelectorField({ value, label, change }: { value: Json | undefined; labe
     >
       {!current && <option value="">Choose a variable</option>}
       {current && !known && <option value={current}>{current}</option>}
-      {candidates.map((each) => <option key={each.reference} value={each.reference}>{each.title ? `${each.name} · ${each.title} ${each.node}` : each.reference} ({each.type})</option>)}
+      {candidates.map((each) => <option key={each.reference} value={each.reference}>{each.title ? `${each.name} · ${each.title}` : each.reference} ({each.type})</option>)}
     </select>
   );
 }
@@ -287,9 +288,10 @@ function OptionalField({ of, value, label, name, change }: { of: Schema; value: 
   );
 }
 
-/** A variable of another node, or a value written here. */
-function EitherField({ options, value, label, change }: { options: Schema[]; value: Json | undefined; label: string; change: FieldProps["change"] }): ReactElement {
+/** A variable of another node, or a value written here; a text names variables in it. */
+function EitherField({ schema, options, value, label, change }: { schema: Schema | undefined; options: Schema[]; value: Json | undefined; label: string; change: FieldProps["change"] }): ReactElement {
   const { root, locked } = useContext(Form);
+  if (schema?.["x-editor"] === "prompt" && !Array.isArray(value)) return <LongField language="prompt" value={textOf(value)} label={label} change={change} />;
   const canRead = options.some((option) => kindOf(option, root).kind === "selector");
   const reads = canRead && Array.isArray(value) && value.length === 2 && value.every((each) => typeof each === "string");
   const others = options.filter((option) => kindOf(option, root).kind !== "selector");

@@ -6,8 +6,8 @@ import { javascript } from "@codemirror/lang-javascript";
 import { json } from "@codemirror/lang-json";
 import { python } from "@codemirror/lang-python";
 import { HighlightStyle, bracketMatching, indentUnit, syntaxHighlighting } from "@codemirror/language";
-import { EditorState, type Extension } from "@codemirror/state";
-import { Decoration, type DecorationSet, EditorView, MatchDecorator, ViewPlugin, type ViewUpdate, keymap } from "@codemirror/view";
+import { EditorState, type Extension, StateEffect } from "@codemirror/state";
+import { Decoration, type DecorationSet, EditorView, MatchDecorator, ViewPlugin, type ViewUpdate, WidgetType, keymap } from "@codemirror/view";
 import { tags } from "@lezer/highlight";
 import type { Candidate } from "../types";
 
@@ -18,6 +18,8 @@ export interface EditorOptions {
   locked: boolean;
   candidates(): readonly Candidate[];
   names(): readonly string[];
+  /** A variable in words, and whether it may be read here; null to show its text. */
+  chip(reference: string): { words: string; known: boolean } | null;
   change(text: string): void;
   leave(): void;
 }
@@ -26,6 +28,8 @@ export interface Editor {
   show(text: string): void;
   /** Offer the variables, which were not known before, if one is being typed. */
   offer(): void;
+  /** Show the names of variables, which are others now. */
+  rename(): void;
   focus(): void;
   destroy(): void;
 }
@@ -47,6 +51,7 @@ const look = EditorView.theme({
   ".cm-scroller": { maxHeight: "340px", overflow: "auto" },
   ".cm-selectionBackground, ::selection": { backgroundColor: "var(--tint) !important" },
   ".cm-variable": { color: "var(--accent-ink)", backgroundColor: "var(--tint)", borderRadius: "4px", padding: "1px 2px" },
+  ".cm-unknown": { color: "var(--failed)", backgroundColor: "transparent", border: "1px dashed var(--failed)", textDecoration: "line-through" },
   ".cm-tooltip": { backgroundColor: "var(--raised)", border: "1px solid var(--line)", borderRadius: "8px", overflow: "hidden", boxShadow: "var(--float)", zIndex: "60" },
   ".cm-tooltip.cm-tooltip-autocomplete > ul": { fontFamily: "var(--text-font)", maxHeight: "220px" },
   ".cm-tooltip.cm-tooltip-autocomplete > ul > li": { padding: "6px 10px", lineHeight: "1.3" },
@@ -55,19 +60,64 @@ const look = EditorView.theme({
   ".cm-completionIcon": { display: "none" },
 });
 
-const variables = new MatchDecorator({ regexp: /\{\{.{0,200}?\}\}/g, decoration: Decoration.mark({ class: "cm-variable" }) });
-const marked = ViewPlugin.fromClass(
-  class {
-    decorations: DecorationSet;
-    constructor(view: EditorView) {
-      this.decorations = variables.createDeco(view);
-    }
-    update(update: ViewUpdate): void {
-      this.decorations = variables.updateDeco(update, this.decorations);
-    }
-  },
-  { decorations: (plugin) => plugin.decorations },
-);
+/** The names of variables are known, or are others, from now on. */
+const renamed = StateEffect.define<null>();
+
+/** A variable by its name and that of its node; the text underneath, which is copied, is `{{#id.name#}}`. */
+class Chip extends WidgetType {
+  constructor(readonly words: string, readonly text: string, readonly known: boolean) {
+    super();
+  }
+  override eq(other: Chip): boolean {
+    return other.words === this.words && other.text === this.text && other.known === this.known;
+  }
+  override toDOM(): HTMLElement {
+    const chip = document.createElement("span");
+    chip.className = this.known ? "cm-variable" : "cm-variable cm-unknown";
+    chip.textContent = this.words;
+    chip.title = this.known ? this.text : `${this.text}: nothing here has this name`;
+    return chip;
+  }
+  override ignoreEvent(): boolean {
+    return false;
+  }
+}
+
+/** Variables as chips, which the cursor passes in one step; in templates and programs, marked texts. */
+function chips(options: EditorOptions): Extension {
+  const chip = (found: RegExpExecArray): Decoration | null => {
+    const [text, reference] = [found[0], found[1] ?? ""];
+    const told = reference ? options.chip(reference) : null;
+    if (told) return Decoration.replace({ widget: new Chip(told.words, text, told.known) });
+    return reference || options.language === "template" || text.startsWith("{{secret.") ? Decoration.mark({ class: "cm-variable" }) : null; // other braces of a prompt are text
+  };
+  const variables = new MatchDecorator({
+    regexp: /\{\{(?:#([^#{}]{1,200})#|.{0,200}?)\}\}/g,
+    decorate: (add, from, to, match) => {
+      const shown = chip(match);
+      if (shown) add(from, to, shown);
+    },
+  });
+  return ViewPlugin.fromClass(
+    class {
+      decorations: DecorationSet;
+      constructor(view: EditorView) {
+        this.decorations = variables.createDeco(view);
+      }
+      update(update: ViewUpdate): void {
+        const anew = update.transactions.some((each) => each.effects.some((effect) => effect.is(renamed)));
+        this.decorations = anew ? variables.createDeco(update.view) : variables.updateDeco(update, this.decorations);
+      }
+    },
+    {
+      decorations: (plugin) => plugin.decorations,
+      provide: (plugin) => EditorView.atomicRanges.of((view) => {
+        const all = view.plugin(plugin)?.decorations ?? Decoration.none;
+        return all.update({ filter: (_from, _to, each) => each.spec.widget !== undefined });
+      }),
+    },
+  );
+}
 
 const plain = (text: string): string => text.replace(/[^\p{L}\p{N}_]/gu, "").toLowerCase();
 
@@ -83,13 +133,13 @@ function completing(options: EditorOptions) {
     };
     const found = template
       ? options.names().map((name) => ({ label: `{{ ${name} }}`, detail: "", text: `{{ ${name} }}` }))
-      : options.candidates().map((each) => ({ label: `{{#${each.reference}#}}`, detail: each.title ? `${each.title}, ${each.type}` : each.type, text: `{{#${each.reference}#}}` }));
+      : options.candidates().map((each) => ({ label: each.title ? `${each.name} · ${each.title}` : each.reference, detail: each.type, text: `{{#${each.reference}#}}` }));
     return {
       from: begun.from,
       filter: false,
       update: (_result, _from, _to, typed) => complete(typed), // a choice has no effect while completions are asked for anew
       options: found
-        .filter(({ label, detail }) => plain(`${label} ${detail}`).includes(plain(begun.text)))
+        .filter(({ label, detail, text }) => [`${text} ${label} ${detail}`, label].some((words) => plain(words).includes(plain(begun.text))))
         .map(({ label, detail, text }) => ({ label, detail, apply: (view: EditorView, _: unknown, from: number, to: number) => close(from, to, text, view) })),
     };
   };
@@ -110,7 +160,7 @@ export function createEditor(host: HTMLElement, options: EditorOptions): Editor 
     state: EditorState.create({
       doc: options.value,
       extensions: [
-        history(), closeBrackets(), programming ? bracketMatching() : [], syntaxHighlighting(colours), look, marked,
+        history(), closeBrackets(), programming ? bracketMatching() : [], syntaxHighlighting(colours), look, programming ? [] : chips(options),
         EditorView.lineWrapping,
         EditorView.contentAttributes.of({ "aria-label": options.label, "aria-multiline": "true", spellcheck: programming ? "false" : "true" }),
         EditorView.editorAttributes.of({ class: programming || options.language === "template" ? "mono" : "" }),
@@ -136,6 +186,7 @@ export function createEditor(host: HTMLElement, options: EditorOptions): Editor 
     offer() {
       if (view.hasFocus) startCompletion(view);
     },
+    rename: () => view.dispatch({ effects: renamed.of(null) }),
     focus: () => view.focus(),
     destroy: () => view.destroy(),
   };

@@ -11,6 +11,7 @@ export function History(): ReactElement | null {
   const document = useStudio((state) => state.document);
   const commands = useCommands();
   const [from, setFrom] = useState<number | null>(null);
+  const [naming, setNaming] = useState<number | null>(null);
   if (!document) return null;
   const steps = [...document.steps].reverse();
   return (
@@ -22,9 +23,23 @@ export function History(): ReactElement | null {
         {steps.map((step) => (
           <li key={step.number} className={step.number === document.step ? "here" : ""} aria-current={step.number === document.step ? "step" : undefined}>
             <Icon name={ICONS[step.kind] ?? "node"} size={14} />
-            <button type="button" className="step" dir="auto" onClick={() => void commands.goto(step.number)} title={`Go to step ${step.number}: ${step.title}`}>
-              <span className="words">{step.title}</span> <span className="soft">{time(step.at)}</span>
-            </button>
+            {naming === step.number
+              ? (
+                <form className="step" onSubmit={(event) => {
+                  event.preventDefault();
+                  void commands.nameStep(step.number, String(new FormData(event.currentTarget).get("name") ?? ""));
+                  setNaming(null);
+                }}>
+                  <input name="name" aria-label={`Name of step ${step.number}`} placeholder="Name of this version" defaultValue={step.name} maxLength={80} autoFocus onKeyDown={(event) => {
+                    if (event.key === "Escape") setNaming(null);
+                  }} />
+                  <button type="submit" className="small">Name</button>
+                </form>
+              )
+              : <button type="button" className="step" dir="auto" onClick={() => void commands.goto(step.number)} title={`Go to step ${step.number}: ${step.title}`}>
+              <span className="words">{step.name && <strong>{step.name}: </strong>}{step.title}</span> <span className="soft">{time(step.at)}</span>
+            </button>}
+            {naming !== step.number && <button type="button" className="ghost small" aria-label={`Name step ${step.number}`} title="Name this version" onClick={() => setNaming(step.number)}><Icon name="text" size={14} /></button>}
             <button
               type="button" className="ghost small" aria-label={from === null ? `Compare step ${step.number} with another` : `Compare step ${from} with step ${step.number}`}
               onClick={() => {

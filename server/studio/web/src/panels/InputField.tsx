@@ -1,11 +1,11 @@
 // A field of the run form: a text, a number, a choice, files by choosing or by drop, or JSON.
 
 import { type ReactElement, useId, useState } from "react";
-import { numberOf, numberText, parsed } from "../exact";
+import { numberOf, numberText, parsed } from "../../shared/exact";
 import { Icon } from "../icons";
 import { useStudio } from "../store";
 import type { Input, Json } from "../types";
-import { bytes } from "../values/FileView";
+import { bytes } from "../../shared/numbers";
 
 interface Props {
   input: Input;
@@ -34,6 +34,9 @@ function Control({ id, input, value, change }: Props & { id: string }): ReactEle
       return <input id={id} type="checkbox" role="switch" className="switch" checked={value === true} onChange={(event) => change(event.target.checked)} />;
     case "string":
       return <TextInput id={id} text={typeof value === "string" ? value : ""} change={change} />;
+    case "array[string]":
+    case "array[number]":
+      return <RowsInput id={id} title={input.title || input.name} numbers={input.type === "array[number]"} value={value} change={change} />;
     default:
       return <JsonInput id={id} type={input.type} value={value} change={change} />;
   }
@@ -75,10 +78,47 @@ function TextInput({ id, text, change, fault, placeholder }: TextProps): ReactEl
   );
 }
 
+/** A list with a field for each item, and an empty one for the next; several lines, or a list in JSON, are pasted as items. */
+function RowsInput({ id, title, numbers, value, change }: { id: string; title: string; numbers: boolean; value: Json; change(value: Json): void }): ReactElement {
+  const rows = Array.isArray(value) ? value : [];
+  const put = (at: number, count: number, items: Json[]): void => change([...rows.slice(0, at), ...items, ...rows.slice(at + count)]);
+  return (
+    <div className="rows" role="group" aria-label={title}>
+      {[...rows, null].map((row, at) => (
+        <div className="row" key={at}>
+          <input
+            {...(at === 0 ? { id } : {})} type={numbers ? "number" : "text"} step="any" dir="auto" aria-label={`${title} ${at + 1}`}
+            placeholder={at === rows.length ? "next item" : ""} value={numbers ? numberText(row) : typeof row === "string" ? row : row === null ? "" : JSON.stringify(row)}
+            onChange={(event) => put(at, 1, numbers ? (event.target.value === "" ? [] : [numberOf(event.target.value)]) : [event.target.value])}
+            onPaste={(event) => {
+              const items = itemsOf(event.clipboardData.getData("text/plain"), numbers);
+              if (items.length < 2) return;
+              event.preventDefault();
+              put(at, 1, items);
+            }}
+          />
+          {at < rows.length && <button type="button" className="ghost small" aria-label={`Remove ${title} ${at + 1}`} title="Remove" onClick={() => put(at, 1, [])}><Icon name="close" size={14} /></button>}
+        </div>
+      ))}
+    </div>
+  );
+}
+
+/** The items of a pasted text: a list in JSON, or its lines. */
+function itemsOf(text: string, numbers: boolean): Json[] {
+  try {
+    const list = parsed<Json>(text);
+    if (Array.isArray(list) && list.every((each) => typeof each === (numbers ? "number" : "string"))) return list;
+  } catch {
+    // it is no JSON
+  }
+  const lines = text.split(/\r?\n/).map((line) => line.trim()).filter(Boolean);
+  if (!numbers) return lines;
+  return lines.some((line) => Number.isNaN(Number(line))) ? [] : lines.map(numberOf); // nothing is left out: the field takes it, or not
+}
+
 /** What a value of a type looks like as JSON. */
 const LIKE: Record<string, string> = {
-  "array[string]": '["one", "two"]',
-  "array[number]": "[1, 2]",
   "array[boolean]": "[true, false]",
   "array[object]": '[{"name": "value"}]',
   object: '{"name": "value"}',

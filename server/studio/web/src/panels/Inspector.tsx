@@ -5,10 +5,14 @@ import { NodeForm } from "../form/NodeForm";
 import { Icon, iconOf } from "../icons";
 import { inspected, shownDocument } from "../state";
 import { useCommands, useStore, useStudio } from "../store";
-import type { Document, Fault, LastRun, NodeDocument, NodeType, Schema } from "../types";
-import { placeOf } from "../run";
+import { type Fault, MOST_FAULTS, placeOf, quoted } from "../../shared/faults";
+import type { Document, Fields, LastRun, NodeDocument, NodeType, Schema } from "../types";
+import { Difference, FieldsDifference, textOf } from "../values/Difference";
+import { titleOf } from "../schema";
 import { ValuesView, Writing } from "../values/ValueView";
 import { DocumentPanel } from "./DocumentPanel";
+import { Gist } from "./Gist";
+import { PinActions, Pinned } from "./Pinned";
 
 export function Inspector(): ReactElement | null {
   const document = useStudio(shownDocument);
@@ -24,8 +28,10 @@ export function Inspector(): ReactElement | null {
 function NodeInspector({ node, document }: { node: NodeDocument; document: Document }): ReactElement {
   const type = useStudio((state) => state.catalogue.get(node.type));
   const overlay = useStudio((state) => state.overlay);
+  const stops = useStudio((state) => state.breakpoints.includes(node.id));
   const schema = type ?? partOf(node.type, document.schemas?.[node.type]);
   const fixed = node.type === "expert" || node.type === "leader"; // not copied, and connected by what they hold
+  const tryable = document.kind === "experts" ? !fixed && typeof node.params["instruction"] === "string" : type?.schema.properties?.["model_name"] !== undefined;
   const { dispatch } = useStore();
   const commands = useCommands();
   const locked = document.readonly !== null || overlay !== null;
@@ -42,10 +48,13 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
         </div>
       </header>
       {type?.summary && <p className="about">{type.summary}</p>}
+      <Gist node={node.id} label="Last run" title="Show what this node did in the run" show={() => window.document.querySelector(".inspector :is(.lesson, .last)")?.scrollIntoView({ block: "start" })} />
       <div className="actions wrap">
-        {document.kind === "workflow" && <button type="button" disabled={locked} onClick={() => commands.panel("run")} title="Run the workflow, this node alone, or from here"><Icon name="run" size={14} /> Run…</button>}
+        {!fixed && document.runs && <button type="button" disabled={locked} onClick={() => commands.panel("run")} title={`Run the whole, this ${document.kind === "experts" ? node.type : "node"} alone, or from here`}><Icon name="run" size={14} /> Run…</button>}
+        {tryable && <button type="button" disabled={locked} title="Try other prompts and models on the last input" onClick={() => dispatch({ type: "dialog", dialog: { kind: "try", node: node.id } })}><Icon name="model" size={14} /> Try prompts…</button>}
+        {document.kind === "workflow" && document.runs && <button type="button" aria-pressed={stops} title="Runs wait before this node  b" onClick={() => commands.breakpoint(node.id)}><span className={stops ? "stop-dot on" : "stop-dot"} aria-hidden="true" /> Breakpoint</button>}
         {node.type === "expert" && <button type="button" disabled={locked} title="Add an operator  /" onClick={() => dispatch({ type: "dialog", dialog: { kind: "palette", source: node.id } })}><Icon name="plus" size={14} /> Add an operator</button>}
-        {!fixed && document.kind === "experts" && <button type="button" disabled={locked} onClick={() => dispatch({ type: "dialog", dialog: { kind: "rename", node: node.id } })}>Rename…</button>}
+        {!fixed && <button type="button" disabled={locked} title="Rename  F2" onClick={() => dispatch({ type: "dialog", dialog: { kind: "rename", node: node.id } })}>Rename…</button>}
         {!fixed && <button type="button" disabled={locked} title="Duplicate  Ctrl+D" onClick={() => commands.duplicate()}><Icon name="copy" size={14} /> Duplicate</button>}
         <button type="button" disabled={locked} title="Remove  Delete" onClick={() => commands.remove()}><Icon name="bin" size={14} /> Remove</button>
       </div>
@@ -54,8 +63,7 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
           {change.fields.map((field) => (
             <div key={field.field}>
               <h4>{field.field}</h4>
-              <pre className="before">{shown(field.before)}</pre>
-              <pre className="after">{shown(field.after)}</pre>
+              <Difference before={textOf(field.before)} after={textOf(field.after)} />
             </div>
           ))}
         </section>
@@ -78,8 +86,6 @@ function NodeInspector({ node, document }: { node: NodeDocument; document: Docum
     </div>
   );
 }
-
-const shown = (value: unknown): string => (typeof value === "string" ? value : value === null ? "" : JSON.stringify(value, null, 2));
 
 /** A part of an expert, as a type of the catalogue. */
 const partOf = (type: string, schema: Schema | undefined): NodeType | undefined =>
@@ -116,7 +122,7 @@ const criteriaOf = (title: string, instruction: Schema): NodeType => {
 function Edges({ node, document, locked }: { node: NodeDocument; document: Document; locked: boolean }): ReactElement {
   const commands = useCommands();
   const { dispatch } = useStore();
-  const title = (id: string): string => document.nodes.find((each) => each.id === id)?.title ?? id;
+  const title = (id: string): string => document.nodes.find((each) => each.id === id)?.name ?? id;
   const incoming = document.edges.filter((edge) => edge.target === node.id);
   const outgoing = document.edges.filter((edge) => edge.source === node.id);
   return (
@@ -130,7 +136,7 @@ function Edges({ node, document, locked }: { node: NodeDocument; document: Docum
           return (
             <li key={at}>
               <span className="direction">{edge.target === node.id ? "from" : "to"}</span>
-              <button type="button" className="link" dir="auto" onClick={() => commands.select([other])}>{title(other)}{title(other) !== other && <span className="soft"> {other}</span>}</button>
+              <button type="button" className="link" dir="auto" onClick={() => commands.select([other])}>{title(other)}</button>
               <span className="soft">{label}</span>
               <span className="room" />
                 {!judged && <button
@@ -164,10 +170,6 @@ function Outputs({ node }: { node: NodeDocument }): ReactElement | null {
   );
 }
 
-const MOST_FAULTS = 20;
-const LONGEST_QUOTE = 2000;
-const quoted = (text: string): string => (text.length > LONGEST_QUOTE ? `${text.slice(0, LONGEST_QUOTE)}…` : text);
-
 /** What is wrong in a result, and what would be right. */
 function FaultView({ fault }: { fault: Fault }): ReactElement {
   return (
@@ -185,11 +187,15 @@ function Lesson({ node }: { node: NodeDocument }): ReactElement | null {
   const run = useStudio((state) => state.run?.nodes[node.id]);
   const rounds = useStudio((state) => state.run?.rounds);
   const before = useStudio((state) => state.run?.before[node.id]);
+  const now = useStudio((state) => state.run?.outputs[node.id]);
   const verdict = run?.blamed ? rounds?.[run.blamed - 1] : undefined;
   if (!run || !rounds || rounds.length < 2) return null;
   return (
     <section className="block lesson" aria-label="Rounds">
       <h3>Round {rounds.length}</h3>
+      {run.verdict && rounds.map((round, at) => round.status && (
+        <p className={round.status === "SUCCESS" ? "soft" : "fault error"} dir="auto" key={at}>Round {at + 1}: {round.status === "SUCCESS" ? "accepted" : "rejected"}{round.evaluation && `: ${round.evaluation}`}</p>
+      ))}
       {run.state === "reused" && <p className="soft">Its result of an earlier round is reused.</p>}
       {run.again && <p className="soft">Ran again, because {run.again}.</p>}
       {verdict && (
@@ -199,39 +205,75 @@ function Lesson({ node }: { node: NodeDocument }): ReactElement | null {
           {verdict.lesson && !run.faults.length && <><h4>Lesson</h4><p dir="auto">{verdict.lesson}</p></>}
         </>
       )}
-      {before && run.state !== "reused" && <details open><summary>Produced before</summary><ValuesView values={before} /></details>}
+      {before && run.state !== "reused" && run.state !== "waiting" && now && <details open><summary>What changed</summary><FieldsDifference before={before} after={now} /></details>}
+      {before && run.state !== "reused" && <details open={!now || run.state === "waiting"}><summary>Outputs before</summary><ValuesView values={before} /></details>}
     </section>
   );
 }
 
+/** What the chat is asked when a node went wrong: the error, its texts, and what it gave. */
+function faultOf(node: NodeDocument, error: string, outputs: Fields | null): string {
+  const texts = Object.entries(node.params).filter((each): each is [string, string] => typeof each[1] === "string" && each[1] !== "");
+  return [
+    `Node ${node.id} (${node.name}) failed. Change the workflow so that it does not fail like this again.`,
+    `Error: ${quoted(error)}`,
+    ...texts.map(([name, text]) => `${titleOf(name, undefined)}: ${quoted(text)}`),
+    ...(outputs ? [`It gave: ${quoted(JSON.stringify(outputs))}`] : []),
+  ].join("\n");
+}
+
 function Last({ node }: { node: NodeDocument }): ReactElement | null {
   const commands = useCommands();
+  const { dispatch } = useStore();
+  const canSay = useStudio((state) => state.document?.kind === "workflow" && state.document.readonly === null && state.files?.model.configured !== false);
+  const fix = (text: string): void => {
+    dispatch({ type: "writing", text });
+    commands.panel("chat");
+  };
   const run = useStudio((state) => state.run?.nodes[node.id]);
+  const shown = useStudio((state) => state.run?.id);
   const live = useStudio((state) => state.run?.outputs[node.id]);
   const writing = useStudio((state) => (state.run?.ended ? undefined : state.run?.writing[node.id]));
   const [last, setLast] = useState<LastRun | null>(null);
+  const [item, setItem] = useState(""); // that was chosen; empty for the last one
   const ended = run?.seconds ?? null;
   useEffect(() => {
     let gone = false;
-    void commands.last(node.id).then((found) => {
+    void commands.last(node.id, item).then((found) => {
       if (!gone) setLast(found?.ran ? found : null);
     });
     return () => {
       gone = true;
     };
-  }, [commands, node.id, ended]);
-  const outputs = live ?? last?.outputs;
-  const error = run?.error || last?.error;
-  if (!outputs && !last?.inputs && !error && !writing) return null;
+  }, [commands, node.id, ended, item]);
+  const outputs = item ? last?.outputs : (live ?? last?.outputs);
+  const error = item ? last?.error : run?.error || last?.error;
+  if (!outputs && !last?.inputs && !error && !writing) return <><Pinned node={node} /><PinActions node={node} outputs={null} /></>;
   return (
-    <section className="block">
+    <>
+      <Pinned node={node} />
+      <section className="block last">
       <h3>Last run</h3>
+      {shown && run && <p><a href={`runs/${encodeURIComponent(shown)}/#node=${encodeURIComponent(node.id)}`} target="_blank" rel="noopener">In the timeline</a></p>}
+      {(last?.items?.length ?? 0) > 1 && (
+        <label className="part">
+          <span className="part-name">Item</span>
+          <select value={item} onChange={(event) => setItem(event.target.value)}>
+            <option value="">the last one that ran</option>
+            {last?.items?.map((label) => <option key={label} value={label}>{label.split(".").map((part) => Number(part) + 1).join(" › ")}</option>)}
+          </select>
+          {last?.more_items && <span className="hint">The values of the first {last.items?.length} items are kept.</span>}
+        </label>
+      )}
       {last?.current === false && <p className="soft">The node was changed since.</p>}
       {error && <p className="fault error">{error}</p>}
+      {error && canSay && <button type="button" className="small" onClick={() => fix(faultOf(node, error, outputs ?? null))}><Icon name="chat" size={14} /> Fix this</button>}
       {writing && <Writing text={writing} />}
-      {last?.inputs && <details><summary>Read</summary><ValuesView values={last.inputs} /></details>}
-      {outputs && <details open><summary>Produced</summary><ValuesView values={outputs} /></details>}
+      {last?.inputs && <details><summary>Inputs</summary><ValuesView values={last.inputs} /></details>}
+      {outputs && <details open><summary>Outputs</summary><ValuesView values={outputs} /></details>}
+      <PinActions node={node} outputs={outputs ?? null} />
     </section>
+    </>
   );
 }
 

@@ -26,7 +26,7 @@ export function Issues(): ReactElement | null {
   }, [commands, version, count, draft]);
   if (!document) return null;
   if (!document.issues.length) return <p className="all-well"><Icon name="check" /> The static check finds no issues.</p>;
-  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.title ?? id;
+  const title = (id: string): string => document.nodes.find((node) => node.id === id)?.name ?? id;
   const proposed = !draft && fixes?.version === document.version ? fixes.fixes : [];
   return (
     <ul className="issues">
@@ -38,8 +38,10 @@ export function Issues(): ReactElement | null {
               ? (
                 <button type="button" className="link" dir="auto" onClick={() => {
                   commands.select([issue.node ?? ""]);
+                  commands.panel("inspector");
                   focusNode(issue.node);
-                }}>{title(issue.node)}{title(issue.node) !== issue.node && <span className="soft"> {issue.node}</span>}</button>
+                  requestAnimationFrame(() => window.document.querySelector(".inspector .fault")?.scrollIntoView({ block: "center" }));
+                }}>{title(issue.node)}</button>
               )
               : <span className="soft">{issue.where || "workflow"}</span>}
             {issue.field && <code>{issue.field}</code>}

@@ -1,17 +1,24 @@
 // A question of a run, answered where it stands. Answers are JSON text, because numbers of JavaScript round large ones.
 
 import { type FormEvent, type ReactElement, useState } from "react";
-import { numberOf } from "../exact";
+import { numberOf } from "../../shared/exact";
 import { titleOf } from "../schema";
 import { useCommands, useStudio } from "../store";
 import type { Json, Question, Schema } from "../types";
 import { TextView } from "../values/ValueView";
+import { Breakpoint } from "./Breakpoint";
+
+/** Title of the schema of a question that is a breakpoint. */
+const BREAKPOINT = "Breakpoint";
+
+export const isBreakpoint = (question: Question): boolean => question.schema?.title === BREAKPOINT;
 
 export function QuestionForm({ question }: { question: Question }): ReactElement {
   const commands = useCommands();
   const node = useStudio((state) => state.document?.nodes.find((each) => each.id === question.node));
-  const title = node?.title ?? question.node;
+  const title = node?.name ?? question.node;
   const answer = (json: string): void => void commands.answer(question.id, json);
+  if (isBreakpoint(question)) return <Breakpoint key={question.id} question={question} title={title} answer={answer} />;
   return (
     <section className="question" aria-label={`Question of ${title}`}>
       <h3>{title} asks</h3>

@@ -3,7 +3,8 @@
 import { type ReactElement, useState } from "react";
 import { whatRan } from "../commands";
 import { Icon } from "../icons";
-import { duration, stateInWords } from "../run";
+import { duration, price, tokens } from "../../shared/numbers";
+import { stateInWords } from "../../shared/states";
 import { useCommands, useStore, useStudio } from "../store";
 import type { RunRow } from "../types";
 
@@ -82,8 +83,4 @@ export function timeOf(row: RunRow): string {
 }
 
 /** Tokens and cost of a run; empty if it asked no model. */
-export function usageOf({ usage }: RunRow): string {
-  if (!usage.calls) return "";
-  const tokens = `${(usage.prompt_tokens + usage.completion_tokens).toLocaleString()} tokens`;
-  return usage.cost ? `${tokens} · $${usage.cost.toPrecision(2)}` : tokens;
-}
+export const usageOf = ({ usage }: RunRow): string => [tokens(usage), usage.cost ? price(usage) : ""].filter(Boolean).join(" · ");

@@ -6,7 +6,7 @@ import { base64Of } from "../panels/InputField";
 import { ThemeButton } from "../ThemeButton";
 import { useCommands, useStudio } from "../store";
 import type { FileEntry, RecentFile } from "../types";
-import { bytes } from "../values/FileView";
+import { bytes } from "../../shared/numbers";
 
 export function Start(): ReactElement {
   const files = useStudio((state) => state.files);
@@ -68,14 +68,14 @@ export function Start(): ReactElement {
             <Icon name="plus" /><span><strong>Empty workflow</strong><span className="soft">Draw it on the canvas</span></span>
           </button>
           <button type="button" className="way" onClick={() => void commands.make({ new: "experts", path: freePath(all, "experts") })}>
-            <Icon name="plus" /><span><strong>Empty expert</strong><span className="soft">Operators and an evaluator</span></span>
+            <Icon name="plus" /><span><strong>Empty expert</strong><span className="soft">Steps whose result an evaluator checks and repairs</span></span>
           </button>
           <label className="way">
             <Icon name="import" /><span><strong>Import a file</strong><span className="soft">From Dify, Coze, ComfyUI; or drop it here</span></span>
             <input type="file" className="hidden" aria-label="Import a file" onChange={(event) => void take(event.target.files)} />
           </label>
         </div>
-        {(files?.recent.length ?? 0) > 0 && <Recent recent={files?.recent ?? []} />}
+        {(all.length > FEW || files?.recent.some((file) => file.command || file.missing)) && <Recent recent={files?.recent ?? []} />}
         <section aria-label="Files">
           <h2>Files</h2>
           {!all.length && <p className="soft">{files ? "No workflow in this folder yet." : "Looking…"}</p>}
@@ -140,6 +140,9 @@ function Recent({ recent }: { recent: readonly RecentFile[] }): ReactElement {
     </section>
   );
 }
+
+/** Files that are found at a glance, without a list of those opened lately. */
+const FEW = 8;
 
 const folderOf = (place: string): string => place.replace(/[/\\][^/\\]*$/, "");
 

@@ -1,6 +1,7 @@
 // A file of a run: a picture, sound, a film, a table of values separated by commas, a text, or a link to fetch it.
 
 import { type ReactElement, Suspense, lazy, useEffect, useState } from "react";
+import { bytes } from "../../shared/numbers";
 import { Icon } from "../icons";
 import type { FileValue } from "../types";
 import { Table } from "./Table";
@@ -56,6 +57,3 @@ function TextFile({ url, type, name }: { url: string; type: string; name: string
   const plain = <pre className="plain" dir="auto" tabIndex={0} aria-label={name}>{text}</pre>;
   return type === "text/markdown" ? <Suspense fallback={plain}><Markdown text={text} /></Suspense> : plain;
 }
-
-export const bytes = (size: number): string =>
-  size < 1024 ? `${size} bytes` : size < 1024 ** 2 ? `${(size / 1024).toFixed(0)} kB` : `${(size / 1024 ** 2).toFixed(1).replace(".0", "")} MB`;

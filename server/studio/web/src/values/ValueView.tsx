@@ -1,7 +1,8 @@
 // A value of a run, shown as what it is: text as Markdown, a picture, sound, a table, a file, a list, named values.
 
 import { type ReactElement, Suspense, lazy, useEffect, useRef, useState } from "react";
-import { parsed } from "../exact";
+import { structured } from "../../shared/exact";
+import { isMarkdown } from "../../shared/markup";
 import type { Fields, FileValue, Json } from "../types";
 import { FileView } from "./FileView";
 import { Table } from "./Table";
@@ -67,8 +68,9 @@ export function TextView({ text, depth = 0 }: { text: string; depth?: number }):
   const [raw, setRaw] = useState(false);
   if (!text) return <span className="soft">empty text</span>;
   const cut = text.slice(0, MOST_TEXT);
-  const said = structured(text);
-  const marked = said !== null || /(^|\n)(#{1,6} |[-*+] |\d+\. |> |```|\|.+\|)|\*\*|`|\[[^\]]*\]\(/.test(cut);
+  const value = structured<Json[] | Fields>(text);
+  const said = value && Object.keys(value).length ? value : null;
+  const marked = said !== null || isMarkdown(cut);
   const plain = <pre className="plain" dir="auto" tabIndex={0}>{cut}</pre>;
   return (
     <div className="text-value">
@@ -86,17 +88,6 @@ export function Writing({ text }: { text: string }): ReactElement {
     shown.current?.scrollTo(0, shown.current.scrollHeight);
   }, [text]);
   return <pre ref={shown} className="plain" dir="auto" tabIndex={0} aria-live="off">{text}</pre>;
-}
-
-/** The list or object that a text is, as JSON; null for any other text. */
-function structured(text: string): Json[] | Fields | null {
-  if (!/^\s*[[{]/.test(text)) return null;
-  try {
-    const value = parsed<Json>(text);
-    return value && typeof value === "object" && Object.keys(value).length ? value : null;
-  } catch {
-    return null;
-  }
 }
 
 function Long({ text }: { text: string }): ReactElement {

@@ -1,0 +1,210 @@
+"""Workflows behind a host application: an ASGI application of the APIs and pages of `operad serve`."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from pydantic import JsonValue
+from starlette.requests import HTTPConnection
+
+from operad.configs.python_reference import agent_named, agent_of
+from operad.configs.runnable import Source
+from operad.runtime.durable.restart import Restart
+from operad.runtime.durable.threads import in_thread
+from operad.runtime.events import Event, OperatorFinished
+from operad.runtime.values.errors import InputError
+from operad.server.addresses import LOOPBACK
+from operad.server.api.app import Serving
+from operad.server.api.experts import Offer, by_name, python_offer
+from operad.server.api.runs import Runs
+from operad.server.api.seen_runs import SeenRuns, caller_of
+from operad.server.api.served_run import ServedRun
+from operad.server.auth import Auth, authenticated
+from operad.server.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.guard import read_origins
+from operad.server.keys import Key, read_keys
+from operad.server.view.runs_page import MOST_LISTED, RunsPage, listed_run
+from operad.server.view.sources import LedgerSource
+from operad.server.view.sources import Source as RunSource
+
+if TYPE_CHECKING:
+    from operad.runtime.durable.ledger import Ledger
+
+
+def asgi(
+    flow: Any,
+    *,
+    auth: Auth | None = None,
+    keys: Sequence[Key | str] = (),
+    db: str | Path | None = None,
+    origins: Sequence[str] = (),
+    bounds: Bounds = DEFAULT_BOUNDS,
+) -> Serving:
+    """Return an ASGI application that serves workflows, to run by itself or to mount into FastAPI or Starlette.
+
+        served = asgi(flow, auth=lambda request: request.session.get("user"))
+        app = FastAPI(lifespan=served.lifespan)
+        app.mount("/ai", served)
+
+    It has the APIs of `operad serve`, its chat page at ``/``, and its run page at ``/view/``.
+
+    Args:
+        flow: A workflow, an expert, an operator or a function, or its reference such as ``"expert:flow"``; or several.
+        auth: Function of the host application that returns the user of a request; see `operad.server.auth.Auth`.
+        keys: Accepted keys, instead of `auth`. Without both, only requests for this machine's own names are answered.
+        db: Database of the runs; None for that of each workflow (``durable=``), or memory.
+        origins: Origins, other than the application's own, whose pages may use it.
+        bounds: Limits on runs and requests.
+
+    Returns:
+        The application; `lifespan` is its lifespan, which a mounted application does not get by itself.
+
+    Raises:
+        InputError: A value cannot be served, two have the same name, or an argument is not valid.
+    """
+    if auth is not None and keys:
+        raise InputError("auth and keys are both given; give one of them")
+    flows = list(cast("Iterable[Any]", flow)) if isinstance(flow, list | tuple) else [flow]
+    offers = by_name([_offer(each) for each in flows])
+    if db is not None:
+        offers = {name: _kept_in(offer, db) for name, offer in offers.items()}
+    return serving(
+        offers,
+        keys=[key for each in keys for key in ([each] if isinstance(each, Key) else read_keys([each], "keys"))],
+        hosts=None if auth or keys else LOOPBACK,
+        bounds=bounds,
+        origins=read_origins(origins, "origins"),
+        authenticate=partial(authenticated, auth) if auth else None,
+    )
+
+
+def serving(offers: Mapping[str, Offer], **options: Any) -> Serving:
+    """Return a server of experts with the run page; arguments are those of `Serving`.
+
+    Raises:
+        InputError: Runs of the experts are kept in different databases.
+    """
+    if len({offer.ledger.url for offer in offers.values() if offer.ledger}) > 1:
+        raise InputError(
+            "the runs of these workflows are kept in different databases; give one for all of them with db"
+        )
+    return Serving(offers, pages=lambda runs: RunsPage(ServedRuns(runs), "runs"), **options)
+
+
+def _offer(flow: Any) -> Offer:
+    if isinstance(flow, str):
+        return python_offer(agent_named(flow), Source(file=flow))
+    agent = agent_of(flow)
+    return python_offer(agent, Source(file=agent.profile.name))
+
+
+def _kept_in(offer: Offer, db: str | Path) -> Offer:
+    from operad.runtime.durable.ledger import Ledger  # not at import: other runs need no database
+
+    source: JsonValue = offer.source.model_dump(exclude_defaults=True) if ":" in offer.source.file else None
+    return offer.kept_in(Ledger(db, source=source))
+
+
+class ServedRuns:
+    """Catalog of a server's runs for the run page, as the sender of a request may see them."""
+
+    def __init__(self, runs: Runs) -> None:
+        self._runs = runs
+
+    async def listed(self, request: HTTPConnection) -> Sequence[dict[str, Any]]:
+        """See `RunCatalog.listed`."""
+        seen = SeenRuns(self._runs, caller_of(request))
+        here = {run.id: _listed_here(run) for run in seen.listed()}
+        stored = [run for run in await self._runs.stored(MOST_LISTED) if run.run_id not in here]
+        if seen.caller.limited:
+            stored = [run for run in stored if await seen.look(run.run_id)]
+        alive = await self._runs.alive() if stored else ()
+        elsewhere = [listed_run(run, alive) for run in stored]
+        return sorted([*here.values(), *elsewhere], key=lambda run: -run["created"])[:MOST_LISTED]
+
+    async def source(self, run_id: str, request: HTTPConnection) -> RunSource:
+        """See `RunCatalog.source`."""
+        return ServedSource(self._runs, await SeenRuns(self._runs, caller_of(request)).find(run_id))
+
+
+def _listed_here(run: ServedRun) -> dict[str, Any]:
+    """Return a run as the list shows it; see `listed_run`."""
+    paths = (e.event.path for e in run.log.after(0) if isinstance(e.event, OperatorFinished))
+    done = len({path for path in paths if len(path) == 1})
+    return {
+        "id": run.id,
+        "workflow": run.offer.name,
+        "state": run.shown_state,
+        "done": done,
+        "total": max(done, len(run.offer.agent.workflow.get_operators())),
+        "created": run.began,
+        "seconds": run.seconds or max(0.0, time.time() - run.began),
+        "usage": run.usage.model_dump(),
+        "verdict": run.message.status.value if run.message else "",
+        "error": "" if run.message else run.error,
+    }
+
+
+class ServedSource:
+    """A run of a server: its events from memory or the database, answers and cancellations through the server."""
+
+    def __init__(self, runs: Runs, run: ServedRun) -> None:
+        self._runs = runs
+        self._run_id = run.id
+        self._log = run.log if run.offer.ledger is None else None
+        self._last = 0
+        self._missed = False
+        self._ledger: Ledger | None = run.offer.ledger
+        self._stored: LedgerSource | None = None
+
+    def note(self, *, ended: bool) -> str:
+        """Return a remark if events are missing, or if no process drives the run."""
+        if self._missed:
+            return "the first events of this run are no longer in memory; keep runs in a database to see them"
+        return self._stored.note(ended=ended) if self._stored else ""
+
+    @property
+    def control(self) -> ServedSource:
+        """The server."""
+        return self
+
+    async def news(self) -> Sequence[Event]:
+        """Return the events since the last call."""
+        if self._ledger is not None:
+            if self._stored is None:
+                try:
+                    self._stored = await in_thread(LedgerSource, self._ledger, self._run_id, _RESUMES)
+                except InputError:  # the run has just begun
+                    return ()
+            return await self._stored.news()
+        entries = self._log.after(self._last) if self._log else ()
+        self._missed |= any(entry.event is None for entry in entries)
+        self._last = entries[-1].number if entries else self._last
+        return [entry.event for entry in entries if entry.event is not None]
+
+    async def answer(self, run_id: str, question_id: str, value: JsonValue, by: str) -> None:
+        """Answer a question of the run.
+
+        Raises:
+            RefusedError: The question does not exist, or the answer does not fit.
+        """
+        await self._runs.answer(await self._runs.find(self._run_id), question_id, value, by)
+
+    @property
+    def restart(self) -> Callable[[Restart], Awaitable[str]] | None:
+        """Function that continues a copy of the run; None for a run in memory."""
+        return self._restart if self._ledger is not None else None
+
+    async def _restart(self, restart: Restart) -> str:
+        return (await self._runs.restart(await self._runs.find(self._run_id), restart)).id
+
+    async def cancel(self, run_id: str) -> None:
+        """Cancel the run."""
+        await self._runs.cancel(await self._runs.find(self._run_id))
+
+
+_RESUMES = "a server of its workflow resumes it"

@@ -1,0 +1,3 @@
+// The entry of the report of an evaluation, which has a style and no script.
+
+import "./evaluation.css";
