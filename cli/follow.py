@@ -11,7 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterator, Mapping, S
 from contextlib import AbstractContextManager, aclosing, contextmanager, nullcontext, suppress
 from functools import partial
 from time import monotonic
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import TYPE_CHECKING, Any, NoReturn, Protocol, TextIO, TypeVar
 
 from msgspec.structs import replace
@@ -82,9 +82,13 @@ class Display(Protocol):
         ...
 
 
-def display_on(console: Console) -> Display:
-    """Return a live table if the console is a terminal, plain lines otherwise."""
-    return LiveTable(console) if console.is_terminal else PlainLines(console)
+def display_on(console: Console, names: Mapping[str, str] = MappingProxyType({})) -> Display:
+    """Return a live table if the console is a terminal, plain lines otherwise.
+
+    Args:
+        names: Names of operators, by their ids.
+    """
+    return LiveTable(console, names) if console.is_terminal else PlainLines(console, names)
 
 
 class Asking:
@@ -111,8 +115,8 @@ class Asking:
 class LiveTable:
     """Table of operators that is redrawn while the run progresses."""
 
-    def __init__(self, console: Console) -> None:
-        self._view = RunView()
+    def __init__(self, console: Console, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self._view = RunView(names)
         self._rounds = RoundLines(self._view.trace)
         self._console = console
         self._has_ended = False
@@ -172,7 +176,7 @@ _UNUSUAL: Mapping[type[Event], Callable[[Any], str | None]] = {
     events.ConversationShortened: lambda event: f"{event.results} older results of tools are shortened, to make room",
     events.ModelAnswered: lambda event: CUT_OFF if event.cut_off else None,
     events.Interrupted: lambda _: "waits for an answer",
-    events.Resumed: lambda event: f"was answered, after {event.seconds:.1f} s",
+    events.Resumed: lambda event: f"was answered{event.by and f' by {event.by}'}, after {event.seconds:.1f} s",
     events.OperatorFailed: lambda event: f"failed, {event.seconds:.1f} s: {short_line(event.error, LONGEST_ERROR)}",
 }
 """Lines on what is unusual, also for the items of a map, by the event; None for no line."""
@@ -214,8 +218,8 @@ def _cost(usage: Usage) -> str:
 class PlainLines:
     """Display that prints a line when an operator starts, ends or progresses: a tenth of its items, or some seconds."""
 
-    def __init__(self, console: Console) -> None:
-        self.trace = Trace()
+    def __init__(self, console: Console, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.trace = Trace(names)
         self._console = console
         self._rounds = RoundLines(self.trace)
         self._last_written = monotonic()
@@ -245,7 +249,7 @@ class PlainLines:
         return nullcontext()
 
     def _write(self, event: Event, text: str) -> None:
-        self._print(printable(f"round {event.round}  {display_name(event.path)}: {text}"))
+        self._print(printable(f"round {event.round}  {display_name(event.path, self.trace.names)}: {text}"))
 
     def _is_due(self, event: events.Progress) -> bool:
         """Return True if another tenth of the items is done, or nothing was printed for long."""
@@ -320,11 +324,12 @@ async def follow(
     *,
     brief: bool = False,
     option: str = "--input",
+    names: Mapping[str, str] = MappingProxyType({}),
 ) -> WorkflowMessage:
     """Run an agent with its events shown on stderr, ask for missing inputs and its questions, and return its message.
 
     `brief` leaves out the final verdict, for callers that print the findings themselves, and operators that call
-    neither a model nor a tool. `option` is the command's option for inputs.
+    neither a model nor a tool. `option` is the command's option for inputs. `names` are those of operators by their ids.
     """
     console = Console(stderr=True)
     job = await ask_inputs(job, missing, lines.next, partial(say, console), partial(prompt, console), option)
@@ -339,7 +344,7 @@ async def follow(
     finished: events.RunFinished | None = None
     asking = Asking()
     try:
-        with display_on(console) as display:
+        with display_on(console, names) as display:
             later = kept.later if kept else "--answer"
             asker = Asker(agent.workflow, answers, lines, console, display, later, page.url if page else "")
             stream = agent.stream(job, run_id=kept.run_id if kept else None)

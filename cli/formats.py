@@ -9,8 +9,10 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, NamedTuple, get_args
 
 import typer
@@ -20,13 +22,13 @@ from operad.configs.chart import experts_chart, experts_page
 from operad.configs.flow import is_configuration, read_file, read_workflow
 from operad.configs.issues import Placed, error_lines, in_file, issue_line, placed
 from operad.configs.loader import found_file, preview
-from operad.runtime.values.errors import InputError, InvalidError, did_you_mean
+from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.file import unwritable, write_whole
 from operad.runtime.values.text import harmless, printable
 
 if TYPE_CHECKING:  # formats are imported when used: checking a configuration needs none
     from operad.flows.formats.format import Format
-    from operad.flows.node_graph import PictureTarget
+    from operad.flows.node_graph import NodeGraph, PictureTarget
 
 EXIT_LEFT = 1
 """Exit status if losses, repairs or new issues are left."""
@@ -58,6 +60,7 @@ class Report(NamedTuple):
         read: True if it could be read.
         notes: Differences from its platform that do not affect its results.
         remarks: Properties that only running its code would show, and parts without effect.
+        titles: Titles of its nodes by their ids.
     """
 
     file: str
@@ -66,6 +69,7 @@ class Report(NamedTuple):
     read: bool = True
     notes: Sequence[Placed] = ()
     remarks: Sequence[str] = ()
+    titles: Mapping[str, str] = MappingProxyType({})
 
 
 def check(
@@ -122,6 +126,12 @@ def convert(
         ),
     ] = None,
     lossy: Annotated[bool, typer.Option("--lossy", help="Write the output even if results may differ.")] = False,
+    clean: Annotated[
+        bool,
+        typer.Option(
+            "--clean", help="Drop what only the platform of the file reads, and name nodes after their titles."
+        ),
+    ] = False,
     object_info: ObjectInfo = None,
 ) -> None:
     """Write a workflow in another format; an existing output file is replaced as a whole, unless --into names it.
@@ -132,6 +142,7 @@ def convert(
     """
     from operad.configs.foreign import experts_in
     from operad.flows.formats.format import foreign
+    from operad.flows.names import titles_of
 
     if experts := experts_in([Path(file).expanduser() for file in files]):
         if to not in (None, EXPERT):
@@ -150,10 +161,15 @@ def convert(
     data = read_file(file)
     found, graph = read_workflow(file, data, known)
     wanted = target_format(into or output, to, found, known)
-    missing = wanted.losses(graph)
+    lost: list[Issue] = []
+    if clean:
+        graph, lost = _cleaned(graph, found)
+    missing = [*wanted.losses(graph), *lost, *wanted.models(graph)]
     lines = found.lines(data)
     remarks = placed_remarks(graph, lines) if (wanted.runs or not found.runs) and wanted.name != found.name else ()
-    for line in _issue_lines([Report(file, found.name, list(in_file(missing, lines)), notes=remarks)]):
+    for line in _issue_lines(
+        [Report(file, found.name, list(in_file(missing, lines)), notes=remarks, titles=titles_of(graph))]
+    ):
         print(line, file=sys.stderr)
     drops_settings = not set(missing).isdisjoint(foreign(graph, wanted.name))  # then the remarks are lost as well
     codes = [issue.code for issue in (*missing, *(remarks if drops_settings else ()))]
@@ -164,6 +180,18 @@ def convert(
     if to is None and not into and wanted.name == found.name and not output.lower().endswith(wanted.suffix):
         others = f"--to, such as --to {'dify' if found.name != 'dify' else 'operad'}, writes another format"
         print(f"operad: {output} has the format of {file}, {wanted.name}; {others}", file=sys.stderr)
+
+
+def _cleaned(graph: NodeGraph, found: Format) -> tuple[NodeGraph, list[Issue]]:
+    """Return a clean workflow, and the issues that it has only without the data of its platform, whose rules are milder."""
+    from operad.flows.clean import cleaned
+    from operad.flows.formats.format import check_nodes
+
+    if not found.runs:
+        raise InputError(f"--clean is for workflows of typed nodes, and {found.name} has others; leave it out")
+    clean = cleaned(graph)
+    before = {issue.code for issue in check_nodes(graph)}
+    return clean, [replace(issue, code="loss") for issue in check_nodes(clean) if issue.code not in before]
 
 
 def _refuse_losses(codes: Sequence[str], wanted: str, lossy: bool) -> None:
@@ -261,7 +289,18 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     remarks = placed_remarks(graph, lines)
     losses = [issue for issue in remarks if issue.code == LOSSY]
     notes = [issue for issue in remarks if issue.code != LOSSY]
-    return Report(file, found.name, [*in_file(found.check(graph.runnable), lines), *losses], notes=notes)
+    from operad.flows.check import Checker
+    from operad.flows.names import titles_of
+    from operad.flows.oversights import oversights_of
+    from operad.operators.nodes import NODE_TYPES
+
+    issues = [*in_file(found.check(graph.runnable), lines), *losses]
+    notes += (
+        in_file([*oversights_of(Checker(graph.runnable, NODE_TYPES))], lines)
+        if found.runs and not graph.is_imported
+        else ()
+    )
+    return Report(file, found.name, issues, notes=notes, titles=titles_of(graph))
 
 
 def _report_on_configuration(file: str) -> Report:
@@ -289,7 +328,7 @@ def _input_issue(code: str, error: InputError, file: str) -> Placed:
 
 def _issue_lines(reports: Sequence[Report]) -> Iterator[str]:
     return (
-        issue_line(issue, file_report.file)
+        issue_line(issue, file_report.file, file_report.titles)
         for file_report in reports
         for issue in (*file_report.issues, *file_report.notes)
     )
@@ -305,7 +344,7 @@ def _summary_line(reports: Sequence[Report]) -> str:
 
 def _as_json(report: Report) -> Mapping[str, object]:
     return {
-        **report._asdict(),
+        **{key: value for key, value in report._asdict().items() if key != "titles"},
         "issues": [issue._asdict() for issue in report.issues],
         "notes": [note._asdict() for note in report.notes],
     }

@@ -45,7 +45,7 @@ COMMANDS = {
         ),
         "postgres": (
             "postgres:postgres",
-            "Run a PostgreSQL server for this machine, for durable runs with workers, and print its URL.",
+            "Run a PostgreSQL server for this machine, to try durable runs and workers, and print its URL.",
         ),
     },
     "Make": {
@@ -107,6 +107,10 @@ COMMANDS = {
             "List, set and delete the secrets that requests and MCP servers get; values are never shown.",
         ),
         "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
+        "docs": (
+            "docs:docs",
+            "Print a page of the documentation, or list the pages; a word lists the sections about it.",
+        ),
     },
     "Serve": {
         "serve": (

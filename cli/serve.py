@@ -9,7 +9,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from importlib import import_module
@@ -30,19 +30,23 @@ from operad.cli.telemetry import MetricsHost, MetricsPort, Traced, listening
 from operad.cli.trust_store import Trusted, trusting
 from operad.configs.capabilities import Trust, UntrustedError
 from operad.configs.models import model_line
+from operad.configs.python_reference import is_reference
 from operad.configs.runnable import Source
 from operad.runtime.observe.metrics import Metrics
 from operad.runtime.observe.metrics import serve as serve_metrics
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, OperadError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import printable
 from operad.server.addresses import LOOPBACK, is_loopback, read_networks
-from operad.server.api.experts import Offer, by_name, offers_of
+from operad.server.api.experts import Offer, by_name, leads, offers_of
 from operad.server.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.guard import read_origins
 from operad.server.keys import SHORTEST_KEY, Key, read_key_file, read_keys
 
 if TYPE_CHECKING:
     from operad.server.api.app import Serving
+
+    MakeServing = Callable[..., Serving]
 
 KEYS = "OPERAD_SERVE_KEYS"
 
@@ -74,6 +78,12 @@ def serve(
             help="Database of durable runs: an SQLite file, or a PostgreSQL URL; default: OPERAD_DB. Unfinished runs resume at the start.",
         ),
     ] = None,
+    workers: Annotated[
+        bool,
+        typer.Option(
+            "--workers", help="Let workers execute the operators: operad worker FILE, on any machines. Needs --db."
+        ),
+    ] = False,
     model: ModelName = None,
     base_url: BaseUrl = None,
     services: ServicesFile = None,
@@ -107,6 +117,13 @@ def serve(
             help="Address or network of a proxy whose X-Forwarded-For names the clients. Repeatable.",
         ),
     ] = None,
+    on_question: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            help="Address that is told of each question of a run, such as a Slack webhook; may name secrets.",
+        ),
+    ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for runs to finish at the end.")] = 30.0,
     trace: Traced = None,
@@ -116,7 +133,8 @@ def serve(
 ) -> None:
     """Serve experts as OpenAI chat models (/v1), MCP tools (/mcp) and a run API (/runs).
 
-    The page at / lists the paths, and has a chat.
+    A file is named by its path, a workflow in Python as module:name. The page at / lists the paths, and has a chat; the
+    page at /view shows the runs.
 
     It serves until SIGTERM or Ctrl-C; then it begins no more runs, lets those in progress finish, and ends with
     exit status 0. A second signal ends it immediately. Models and their keys are the server's own, from its files and
@@ -132,17 +150,20 @@ def serve(
     proxies = read_networks(trusted_proxy or (), "--trusted-proxy")
     services_path = None if services is None else str(services)
     sources = [
-        Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy) for file in configs
+        Source(file=file, model=model, base_url=base_url, services=services_path, lossy=lossy, workers=workers)
+        for file in configs
     ]
+    db = db if db is not None else os.environ.get("OPERAD_DB") or None
+    if workers and (model or base_url):
+        raise InputError("workers have models of their own: say --model and --base-url to operad worker, not here")
+    if workers and db is None:
+        raise InputError("--workers needs the database of the workers: --db postgresql://…, or OPERAD_DB")
     found = trusting(lambda trusted: _load_offers(sources, trusted), trust)
     offers = by_name(found)
     if key_file is not None:
         keys += _keys_of_file(key_file, list(offers), keys)
-    db = db if db is not None else os.environ.get("OPERAD_DB") or None
     if db is not None:
-        offers = {
-            name: offer.kept_in(open_ledger(db, offer.source, durable=offer.durable)) for name, offer in offers.items()
-        }
+        offers = {name: _kept_in(offer, db, offers.values(), workers=workers) for name, offer in offers.items()}
         _ = [
             offer.ledger.store for offer in offers.values() if offer.ledger
         ]  # reports problems of the database before the server starts
@@ -154,7 +175,7 @@ def serve(
         kept_seconds=keep_seconds,
         requests_a_minute=requests_per_minute,
     )
-    serving_type, uvicorn = _import_server()
+    make_serving, uvicorn = _import_server()
     with ExitStack() as stack:
         sockets = stack.enter_context(_listening_sockets(host, port))
         listeners = [*stack.enter_context(listening(trace))]
@@ -164,10 +185,16 @@ def serve(
             stack.callback(stop)
             print(f"metrics: http://{metrics_host}:{bound_port}/metrics", file=sys.stderr, flush=True)
             listeners.append(metrics)
+        if on_question is not None:
+            from operad.server.api.question_hook import QuestionHook
+
+            hook = QuestionHook(on_question, f"{_address(host, sockets[0].getsockname()[1])}/inbox")
+            stack.callback(hook.close)
+            listeners.append(hook)
         for offer, listener in product(offers.values(), listeners):
             offer.agent.workflow.add_listener(listener)
         setting = _Setting(offers, keys, host, bounds, grace, origins, proxies)
-        asyncio.run(_serve(setting, sockets, serving_type, uvicorn, stack.enter_context(ServerLog())))
+        asyncio.run(_serve(setting, sockets, make_serving, uvicorn, stack.enter_context(ServerLog())))
 
 
 def _load_offers(sources: Sequence[Source], trust: Trust) -> list[Offer]:
@@ -191,6 +218,18 @@ def _load_offers(sources: Sequence[Source], trust: Trust) -> list[Offer]:
     for error in [*errors.values(), *untrusted]:
         raise error
     return offers
+
+
+def _kept_in(offer: Offer, db: str, others: Iterable[Offer], *, workers: bool) -> Offer:
+    """Return an offer whose runs are kept in a database, and executed by workers of its file if there are any."""
+    served = None
+    if workers:
+        from operad.runtime.durable.shared_agents import Served  # not at import: it loads the database layer
+
+        file = offer.source.file
+        team = [each.agent for each in others if each.source.file == file and not leads(each)]
+        served = Served(file if is_reference(file) else Path(file).stem, team)
+    return offer.kept_in(open_ledger(db, offer.source, workers=served, durable=offer.durable))
 
 
 def _issues_of(file: str, error: OperadError) -> Sequence[Issue]:
@@ -221,13 +260,13 @@ class _Setting:
 
 
 async def _serve(
-    setting: _Setting, sockets: list[socket.socket], serving_type: type[Serving], uvicorn: Any, log: ServerLog
+    setting: _Setting, sockets: list[socket.socket], make_serving: MakeServing, uvicorn: Any, log: ServerLog
 ) -> None:
     """Serve until a signal; the first one shuts down in order, the second one at once."""
     from operad.server.connections import http_config, quiet_about_accept
 
     quiet_about_accept(asyncio.get_running_loop())
-    serving = serving_type(
+    serving = make_serving(
         setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds, origins=setting.origins
     )
     config = http_config(serving.app, proxies=setting.proxies, timeout_graceful_shutdown=int(_CLOSING_SECONDS))
@@ -275,26 +314,36 @@ async def _serve(
                 await asyncio.to_thread(offer.ledger.close)  # other processes can then resume its runs at once
 
 
-_TRIGGERED = {
-    "webhook": "webhook of {name}: {method} /webhooks/{path}",
-    "schedule": "{name} has a schedule, which this server does not start: run it from cron; operad check prints the line",
-    "event": "{name} waits for events of a plugin, which this server does not receive: POST /runs with the event as inputs",
-}
+def _triggers(offer: Offer) -> Iterator[str]:
+    """Yield the lines that show what starts runs of an expert by itself."""
+    if offer.webhook is not None:
+        trigger = offer.webhook.trigger
+        checked = f"signed with {trigger.secret}" if trigger.secret else "with a key of this server, if it has keys"
+        yield f"webhook of {offer.name}: {trigger.method.upper()} /webhooks/{quote(offer.name)}, {checked}"
+    if offer.schedule is not None:
+        times = offer.schedule.trigger
+        once = "" if offer.ledger else "; without --db, times that pass while no server runs are not noticed"
+        yield f"schedule of {offer.name}: {times.cron} ({times.timezone}){once}"
+    if offer.start is not None and offer.start.trigger is not None and offer.start.trigger.kind == "event":
+        yield (
+            f"{offer.name} waits for events of a plugin, which this server does not receive: POST /runs with the event as "
+            "inputs"
+        )
 
 
 def _greeting(setting: _Setting, port: int) -> Iterator[str]:
     """Return the lines that show the experts, their models, and the address."""
     yield from (f"serves: {offer.name}" for offer in setting.offers.values())
     for offer in setting.offers.values():
-        if offer.start is not None and (trigger := offer.start.trigger) is not None:
-            yield _TRIGGERED[trigger.kind].format(
-                name=offer.name, method=trigger.method.upper(), path=quote(offer.name)
-            )
+        yield from _triggers(offer)
     models = dict.fromkeys(model_line(offer.agent.reasoner) for offer in setting.offers.values())
     yield from filter(None, models)
-    shown = f"[{setting.host}]" if ":" in setting.host else setting.host
     asks = f"{len(setting.keys)} key{'s' if len(setting.keys) != 1 else ''}" if setting.keys else "no key required"
-    yield f"http://{shown}:{port} (/v1, /runs, /mcp, /openapi.json; {asks})"
+    yield f"{_address(setting.host, port)} (/v1, /runs, /inbox, /mcp, /view, /openapi.json; {asks})"
+
+
+def _address(host: str, port: int) -> str:
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
 def _keys_of_file(file: Path, experts: Sequence[str], others: Sequence[Key]) -> tuple[Key, ...]:
@@ -353,11 +402,9 @@ def _exit_after(seconds: float, status: int) -> None:
     timer.start()
 
 
-def _import_server() -> tuple[type[Serving], Any]:
-    """Return the server class and uvicorn; raise MissingExtraError if they are not installed."""
+def _import_server() -> tuple[MakeServing, Any]:
+    """Return the function that makes a server, and uvicorn; raise MissingExtraError if they are not installed."""
     try:
-        return import_module("operad.server.api.app").Serving, import_module("uvicorn")
+        return import_module("operad.server.embed").serving, import_module("uvicorn")
     except ImportError as error:
-        raise MissingExtraError(
-            f"operad serve needs the extra `serve` ({error}): pip install 'operad[serve]'"
-        ) from error
+        raise MissingExtraError(f"operad serve needs the extra `serve` ({error}): {pip_install('serve')}") from error

@@ -18,6 +18,7 @@ from operad.cli.formats import refuse_unwritable, write_file
 from operad.cli.process import put
 from operad.runtime.evaluation.tables import Table, cell_text
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import printable
 
 SUFFIXES = (".png", ".svg")
@@ -132,7 +133,7 @@ def _matplotlib(module: str) -> Any:
     try:
         return import_module(f"matplotlib.{module}")
     except ImportError as error:
-        raise MissingExtraError(f"--plot needs matplotlib ({error}): pip install 'operad[evaluate]'") from error
+        raise MissingExtraError(f"--plot needs matplotlib ({error}): {pip_install('evaluate')}") from error
 
 
 def _rich(table: Table) -> RichTable:

@@ -21,6 +21,7 @@ from operad.runtime.events import Listener
 from operad.runtime.observe.logs import log_event
 from operad.runtime.observe.tracing import OpenTelemetryListener
 from operad.runtime.values.errors import InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 from operad.runtime.workflow.workflow import Workflow
 
 T = TypeVar("T")
@@ -108,7 +109,7 @@ def _tracing(where: str) -> tuple[Listener, Callable[[], None]]:
         http = "opentelemetry.exporter.otlp.proto.http.trace_exporter"
         exporter: Any = None if where == CONSOLE else import_module(http).OTLPSpanExporter
     except ImportError as error:
-        raise MissingExtraError(f"--trace needs OpenTelemetry: pip install 'operad[tracing]' ({error})") from error
+        raise MissingExtraError(f"--trace needs OpenTelemetry: {pip_install('tracing')} ({error})") from error
     name = {} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "operad"}
     provider = sdk.TracerProvider(
         resource=resources.Resource.create({**name, "service.version": version("operad")}),

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 import webbrowser
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, NoReturn
@@ -95,6 +95,7 @@ def serve_page(name: str, site: Site, port: int, where: str, *, no_browser: bool
 
 def _site(run: str | None, db: str | None) -> tuple[str, Site]:
     """Return the path to open in a site, and the site."""
+    from operad.server.view.runs_page import LedgerCatalog
     from operad.server.view.server import RunPage, RunsPage
     from operad.server.view.sources import FileSource
 
@@ -108,7 +109,7 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
 
     ledger = open_ledger(db)
     ledger.codec = Codec()  # files keep their stored addresses, and none is fetched
-    site = RunsPage(ledger, f"runs in {display_name(ledger.url)}")
+    site = RunsPage(LedgerCatalog(ledger), f"runs in {display_name(ledger.url)}")
     if run is None:
         ledger.runs(1)
         return "", site
@@ -116,11 +117,12 @@ def _site(run: str | None, db: str | None) -> tuple[str, Site]:
 
 
 @contextmanager
-def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
+def page_of(workflow: Workflow, port: int, names: Mapping[str, str]) -> Generator[PageServer, None, None]:
     """Show a workflow's run on a page inside this context manager; at a terminal, the page then stays until Ctrl-C.
 
     Args:
         port: Port of the page; 0 for any free port.
+        names: Names of operators, by their ids.
 
     Raises:
         InputError: The port cannot be used.
@@ -129,7 +131,7 @@ def page_of(workflow: Workflow, port: int) -> Generator[PageServer, None, None]:
     from operad.server.view.sources import LiveSource
 
     console = Console(stderr=True)
-    site = live_page(workflow, LiveSource(workflow, end=_interrupt))
+    site = live_page(workflow, LiveSource(workflow, end=_interrupt), names)
     try:
         server = PageServer(site, port)
     except InputError as error:

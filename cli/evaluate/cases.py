@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +16,7 @@ from operad.cli.formats import refuse_unwritable, write_file
 from operad.cli.options import BaseUrl, ExpertName, ModelName, PricesFile, WorkflowFile
 from operad.cli.tables import Report, show
 from operad.cli.trust_store import Trusted, trusting
+from operad.configs.python_reference import named_object
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.evaluators import Evaluator
 from operad.runtime.evaluation.cases import Dataset
@@ -24,7 +24,7 @@ from operad.runtime.evaluation.comparison import Comparison
 from operad.runtime.evaluation.report import EvaluationReport
 from operad.runtime.evaluation.scorers import contains, equals
 from operad.runtime.evaluation.tables import measurement_tables, report_tables
-from operad.runtime.values.errors import InputError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.text import printable
 from operad.runtime.workflow.evaluate import AT_ONCE
 from operad.runtime.workflow.measure import measure
@@ -55,6 +55,9 @@ def cases(
     cases_file: CasesFile,
     evaluator: EvaluatorTexts = None,
     repeat: Annotated[int, typer.Option(min=1, help="Number of runs of each case.")] = 1,
+    scripted: Annotated[
+        bool, typer.Option("--scripted", help="Answer with the scripts of the cases; no model is asked.")
+    ] = False,
     concurrency: Concurrency = AT_ONCE,
     out: Annotated[
         Path | None,
@@ -86,7 +89,7 @@ def cases(
 ) -> None:
     """Run an expert on cases, score the results, and report which operators are at fault.
 
-    Without --evaluator, outputs are compared with the expected ones of the cases. With --db, the database of runs
+    Without --evaluator, outputs are compared with the expected ones of the cases; the checks of a case always apply. With --db, the database of runs
     keeps the results instead of a file, and each run opens in operad view. Exit status: 0 if every case passed, 1 if
     not, 2 bad input or an error, 130 interrupted; what is done is kept, and --resume continues.
     """
@@ -101,7 +104,7 @@ def cases(
     before = None if compare is None else EvaluationReport.load(compare)
     evaluators = [_evaluator_of(text) for text in evaluator] if evaluator else None
     source = Source(file=config, expert=expert, model=model, base_url=base_url)
-    runnable = trusting(lambda trusted: make(source, trusted), trust)
+    runnable = trusting(lambda trusted: make(source, trusted, asks_model=not scripted), trust)
     total = len(dataset) * repeat
     place: Path | None = None
     if db is not None:
@@ -134,6 +137,7 @@ def cases(
             repeat=repeat,
             max_concurrency=concurrency,
             model=runnable.agent.reasoner,
+            scripted=scripted,
             results=place,
             run_id=run_id,
             progress=note,
@@ -216,26 +220,16 @@ def _write(
 
 def _evaluator_of(text: str) -> Any:
     """Return the evaluator that a text names: a known one, a function, or criteria for a model."""
-    module, colon, name = text.partition(":")
     if text in _NAMED:
         return _NAMED[text]
     if " " in text.strip():
         return Evaluator(text)
-    if not colon:
+    if ":" not in text:
         raise InputError(
             f"--evaluator {text!r}{did_you_mean(text, _NAMED)}: write {', '.join(_NAMED)}, module:function, or criteria "
             "in words"
         )
-    sys.path.insert(0, "")
-    try:
-        found = getattr(import_module(module), name, None)
-    except Exception as error:
-        raise InputError(f"--evaluator {text}: the module {module!r} cannot be imported: {describe(error)}") from error
-    finally:
-        sys.path.remove("")
-    if found is None:
-        raise InputError(f"--evaluator {text}: the module {module!r} has no {name!r}")
-    return found
+    return named_object(text, "--evaluator")
 
 
 def _prepare(path: Path, keys: Sequence[str], resume: bool) -> None:
