@@ -53,6 +53,26 @@ def on_files(files: Files, config: MkDocsConfig) -> None:
         files.append(File.generated(config, uri, content=example_page(name, text) if name in EXAMPLES else text))
 
 
+def on_post_build(config: MkDocsConfig) -> None:
+    """Write ``llms.txt``, the list of the pages with their beginnings, and ``llms-full.txt``, the pages themselves."""
+    names = [path.relative_to(ROOT / "docs").as_posix() for path in sorted((ROOT / "docs").rglob("*.md"))]
+    pages = {name: (ROOT / "docs" / name).read_text(encoding="utf-8") for name in names}
+    head = f"# {config.site_name}\n\n> {config.site_description}\n"
+    site = Path(config.site_dir)
+    lines = [_entry(name, page) for name, page in pages.items()]
+    (site / "llms.txt").write_text(f"{head}\n" + "\n".join(lines) + "\n", encoding="utf-8")
+    whole = [f"<!-- {name} -->\n{page}" for name, page in pages.items()]
+    (site / "llms-full.txt").write_text("\n".join([head, *whole]), encoding="utf-8")
+
+
+def _entry(name: str, page: str) -> str:
+    """Return the line of a page: its title, its place in the site, and its first sentence."""
+    title, _, text = page.partition("\n")
+    first = next((part for part in text.split("\n\n") if re.match(r"\s*[A-Z`\[]", part)), "")
+    sentence = re.split(r"(?<=[.:]) ", " ".join(LINK.sub(r"\g<label>", first).split()), maxsplit=1)[0]
+    return f"- [{title.lstrip('# ')}]({name.removesuffix('.md')}.html): {sentence}".removesuffix(": ")
+
+
 def example_page(path: str, program: str) -> str:
     """Return the page of an example: the text of its docstring, its configuration, its program and its output."""
     title, *paragraphs = (ast.get_docstring(ast.parse(program)) or path).split("\n\n")

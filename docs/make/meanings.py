@@ -44,6 +44,11 @@ MEANINGS: Mapping[str, Mapping[str, Meaning]] = {
     "Configurations of experts": {
         "unknown-agent": ("no agent of CrewAI has this name", "write the key of the agent in `agents.yaml`"),
         "unknown-task": ("no task of CrewAI has this name", "write the key of the task in `tasks.yaml`"),
+        "code-mode": ("an operator in code mode has no tools", "give it tools, or remove `code_mode`"),
+        "skill": (
+            "the folder of a skill does not have the Agent Skills format, or its scripts cannot be allowed",
+            "correct the line of `SKILL.md` that the message names; see [skills](../skills.md)",
+        ),
         "unknown-tool": ("no tool has this name", "write the name as under `tools`: `tools: [search]`"),
         "literal-key": (
             "a key is written in a file, whose texts are stored with durable runs",

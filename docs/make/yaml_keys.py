@@ -114,12 +114,15 @@ output_schema: {claims: [string]}
 inputs: [facts]
 actions: [look up]
 tools: [search, my_tools.read]
+skills: [skills/fill-forms, {path: skills/tables, scripts: true}]
 threshold: 0.4
 hops: 1
 ports: [right, wrong]
 join: any
 knowledge: false
+code_mode: true
 memory: false
+long_term_memory: {namespace: 'user-{user}'}
 max_turns: 20
 check: Every claim is quoted.
 class: my_operators.Check
@@ -199,6 +202,8 @@ on_reject: continue
 reasoner: {max_rounds: 4}
 model: {name: gpt-5.6}
 memory: {tokens: 8000}
+schedule: {cron: 0 7 * * *}
+webhook: {secret: GITHUB_HOOK}
 policy: {retry: {attempts: 3}}
 limits: {concurrency: 8}
 budget: {tokens: 100000}
@@ -215,11 +220,15 @@ actions: [look up]
 reasoner: {max_rounds: 4}
 model: {name: gpt-5.6}
 memory: {tokens: 16000}
+schedule: {cron: 0 7 * * *}
+webhook: {secret: GITHUB_HOOK}
 max_splits: 2
 life_cycles: 2
 max_depth: 1
 budget: {tokens: 500000}
 """,
+    "LongTermMemorySpec": "{store: memory.sqlite, namespace: 'user-{user}', embeddings: embedded, max_age: 2592000, recalled: 8}",
+    "SkillSpec": "{path: skills/tables, scripts: true}",
     "KnowledgeSpec": "{paths: [docs, handbook.pdf], index: knowledge.sqlite, passages: 8, embeddings: text-embedding-3-small}",
     "EmbeddingsSpec": "{name: bge-m3, base_url: 'http://localhost:8000/v1', api_key_env: MY_KEY}",
     "ServicesSpec": """
@@ -246,6 +255,8 @@ format: mp3
 """,
     "HttpSpec": "{allowed_hosts: ['localhost:8080'], timeout: 30, max_bytes: 1000000}",
     "CodeSpec": "{seconds: 10, memory_bytes: 128000000, packages: [pandas]}",
+    "ScheduleSpec": "{cron: 0 7 * * mon-fri, timezone: Europe/Berlin, job: Write the digest., inputs: {topic: trade}}",
+    "WebhookSpec": "{secret: GITHUB_HOOK, job: Summarize the issue., inputs: {title: body.issue.title}, wait: 30}",
     "DurableSpec": "{max_age: 2592000, max_runs: 1000}",
     "EnvSpec": "{insights: lessons.sqlite}",
 }
