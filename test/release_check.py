@@ -2,12 +2,14 @@
 
 ``make release-check`` builds the wheel and the sdist and checks their metadata and links. Then, for each interpreter and
 each of the two, it makes an environment, installs with plain pip, and runs the quick start from another folder: what
-`operad init` writes, a small workflow, and the command that `DbgptWorkflow` prints where dbgpt is missing. In the end it
-lists the licences of all that was installed. It needs a package registry; a failure is one line, and exit status 1.
+`operad init` writes, a small workflow, and the command that `DbgptWorkflow` prints where dbgpt is missing. It lists the
+licences of all that was installed. Last, it installs each extra alone, and all of them, where no compiler can be found. It
+needs a package registry; a failure is one line, and exit status 1.
 """
 
 import argparse
 import json
+import os
 import re
 import shlex
 import shutil
@@ -18,6 +20,7 @@ import tempfile
 import time
 import zipfile
 from collections import Counter
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from packaging.metadata import Metadata
@@ -67,9 +70,9 @@ COPYLEFT_LIBRARIES = {"chardet"}
 """Under the LGPL, which puts no terms on programs that use a library unchanged; dbgpt needs it, where AWEL is."""
 
 
-def run(*command: str | Path, cwd: Path = ROOT) -> str:
+def run(*command: str | Path, cwd: Path = ROOT, environment: Mapping[str, str] | None = None) -> str:
     """Run a command and return what it prints; where it fails, show its output and end."""
-    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False)
+    done = subprocess.run(command, cwd=cwd, capture_output=True, text=True, check=False, env=environment)
     if done.returncode:
         sys.exit(f"{shlex.join(map(str, command))} ended with {done.returncode}\n{done.stdout}{done.stderr}")
     return done.stdout
@@ -129,6 +132,31 @@ def check_install(interpreter: str, built: Path, folder: Path) -> str:
     return f"{interpreter}, {built.suffix.removeprefix('.')}: {engines}; {time.monotonic() - began:.0f} s"
 
 
+def check_extras(interpreter: str, wheel: Path, folder: Path) -> Iterator[str]:
+    """Install each extra alone, and all of them, without a compiler; yield a line with time and size for each."""
+    with zipfile.ZipFile(wheel) as packed:
+        [described] = [name for name in packed.namelist() if name.endswith(".dist-info/METADATA")]
+        extras = Metadata.from_email(packed.read(described), validate=True).provides_extra or []
+    place = folder / "extras"
+    without = {**os.environ, "PATH": str(place / "bin"), "CC": "none", "CXX": "none"}
+    for extra in ["", *extras, ",".join(extras)]:
+        run(interpreter, "-m", "venv", "--clear", place)
+        began = time.monotonic()
+        pip = (
+            place / "bin" / "python",
+            "-m",
+            "pip",
+            "install",
+            "--quiet",
+            "--no-compile",
+            "--disable-pip-version-check",
+        )
+        run(*pip, f"{wheel}[{extra}]" if extra else wheel, environment=without)
+        size = sum(each.stat().st_size for each in place.rglob("*") if each.is_file() and not each.is_symlink())
+        named = "all extras" if "," in extra else extra or "no extra"
+        yield f"{interpreter}, {named}: {time.monotonic() - began:.0f} s, {size / 2**20:.0f} MiB"
+
+
 def check_licences(folder: Path) -> str:
     """Check the licences of all packages of the last environment; return how many packages have which."""
     found: dict[str, str] = json.loads(run(folder / "venv" / "bin" / "python", "-c", LICENCES))
@@ -162,6 +190,8 @@ def main() -> None:
             for built in (wheel, sdist):
                 print(check_install(interpreter, built, folder), flush=True)
             print(check_licences(folder), flush=True)
+            for line in check_extras(interpreter, wheel, folder):
+                print(line, flush=True)
 
 
 if __name__ == "__main__":

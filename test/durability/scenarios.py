@@ -12,6 +12,7 @@ from functools import partial
 from pathlib import Path
 from random import Random
 
+from clients import Client
 from databases import Databases, Sqlite, path_of
 from graph import THROWS
 from trial import Begin, HungError, Process, Trial, TrialResult
@@ -282,6 +283,53 @@ def poison(trial: Trial) -> None:
     trial.check(trial.drive())
 
 
+# With several servers
+
+
+def server_killed(trial: Trial) -> None:
+    """Kill one of two servers under load, around the time of a schedule, and start another one later."""
+    with _two_servers(trial) as server:
+        trial.kill_worker(server)
+        time.sleep(5 * trial.rng.random())
+        trial.serve()
+
+
+def server_stopped(trial: Trial) -> None:
+    """Suspend one of two servers under load, around the time of a schedule, and continue it before or after takeover."""
+    with _two_servers(trial) as server:
+        trial.stop(server)
+        time.sleep(20 * trial.rng.random())
+        server.go_on()
+
+
+@contextmanager
+def _two_servers(trial: Trial, clients: int = 8) -> Iterator[Process]:
+    """Start two servers, and clients shortly before a full minute; give one of the servers around the minute.
+
+    Afterwards the clients go on for some seconds, and what became of the runs is checked.
+    """
+    if isinstance(trial.databases, Sqlite):
+        raise UnsupportedError("several servers share a PostgreSQL database")
+    servers = [trial.serve(), trial.serve()]
+    trial.until(lambda: len(trial.urls()) == 2, "the start of two servers")
+    minute = (time.time() + 6) // 60 * 60 + 60
+    _sleep_until(minute - 5)
+    sending = [Client(f"{trial.run_id}-{each}", trial.urls, f"{trial.rng.random()}") for each in range(clients)]
+    for client in sending:
+        client.start()
+    _sleep_until(minute + 6 * trial.rng.random() - 3)
+    yield trial.rng.choice(servers)
+    _sleep_until(minute + 10)
+    for client in sending:
+        client.stop()
+    trial.until(lambda: not any(client.is_alive() for client in sending), "the last orders")
+    trial.check_served([order for client in sending for order in client.orders], minute)
+
+
+def _sleep_until(at: float) -> None:
+    time.sleep(max(0.0, at - time.time()))
+
+
 @dataclass(frozen=True)
 class Scenario:
     """Fault and the kind of run that it is injected into.
@@ -317,6 +365,8 @@ SCENARIOS: Mapping[str, Scenario] = {
     "database gone from workers": Scenario(database_gone_from_workers, limit=SILENCE, workers=True),
     "worker of another version": Scenario(worker_of_another_version, limit=SILENCE, workers=True),
     "operator that kills": Scenario(poison, limit=SILENCE, workers=True),
+    "server killed": Scenario(server_killed, seconds=0.5),
+    "server stopped, woken": Scenario(server_stopped, seconds=0.5),
 }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -13,15 +14,18 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from clients import Order, ask
 from databases import Databases
 from graph import undisturbed
 from sqlalchemy import create_engine, text
 
 from operad.runtime import InputError, events
 from operad.runtime.durable import Ledger
+from operad.runtime.durable.rows import StoredRun
 from operad.runtime.events.journal import bare
 
 HERE = Path(__file__).parent
@@ -218,6 +222,15 @@ class Trial:
         """Start a worker."""
         return self._start("worker.py", **options)
 
+    def serve(self) -> Process:
+        """Start one of several servers."""
+        return self._start("served.py")
+
+    def urls(self) -> Sequence[str]:
+        """Return the addresses of the servers that have started and not ended."""
+        found = [re.search(r"^http://\S+", each.errors(), re.MULTILINE) for each in self._processes if each.alive]
+        return [address[0] for address in found if address]
+
     def _start(self, script: str, **options: Any) -> Process:
         common = {
             "url": self.url,
@@ -405,6 +418,53 @@ class Trial:
             self.fail(f"bought {len(bought)} times, although the first answer was stored before any kill")
         self.result.repeated = len(throws) - 3
 
+    def check_served(self, orders: Sequence[Order], minute: float) -> None:
+        """Check the runs of servers: each ended once, with the answer that was accepted, and each schedule fired once.
+
+        Args:
+            orders: The runs that the clients began.
+            minute: A time of the schedule at which the servers ran, in seconds since 1970.
+        """
+        throws = self.throws()
+        ledger = Ledger(self.url)
+        at = f"schedule {datetime.fromtimestamp(minute, UTC).isoformat()}"
+
+        def fired() -> Sequence[StoredRun]:
+            return [run for run in ledger.runs() if run.started_by]
+
+        try:
+            self.until(lambda: any(run.started_by == at and run.state == "finished" for run in fired()), at)
+            times = Counter(run.started_by for run in fired())
+            if doubled := {each: count for each, count in times.items() if count > 1}:
+                self.fail(f"fired more than once: {doubled}")
+            for order in orders:
+                for problem in [*order.problems, *self._problems_of(ledger, order, throws)]:
+                    self.fail(problem)
+            for run_id in [*(order.id for order in orders if not order.problems), *(run.run_id for run in fired())]:
+                kinds = Counter(type(event).__name__ for event in ledger.events(run_id))
+                if (kinds["RunStarted"], kinds["RunFinished"], kinds["RunFailed"]) != (1, 1, 0):
+                    self.fail(f"the history of {run_id} is not that of one run: {kinds}")
+        finally:
+            ledger.close()
+        self.result.repeated = len(throws) - len({throw.key for throw in throws})
+        self.result.takeovers = list(self._takeovers(throws))
+
+    def _problems_of(self, ledger: Ledger, order: Order, throws: Sequence[Throw]) -> Iterator[str]:
+        if order.problems:
+            return
+        stored = ledger.result(order.id)
+        if stored is None or stored.scratchpad != order.result:
+            yield f"a server said {order.result!r} of {order.id}, stored is {stored and stored.scratchpad!r}"
+        said = {result for code, result in (_result(url, order.id) for url in self.urls()) if code == 200}
+        if said != {order.result}:
+            yield f"the servers say different results of {order.id}: {said}"
+        drawn, paid, shipped = (order.result or "  ").split()
+        thrown = {(throw.key, throw.token) for throw in throws}
+        if not {(f"{order.id}/draw", drawn), (f"{order.id}/ship", shipped)} <= thrown:
+            yield f"the result {order.result!r} of {order.id} is of no throws"
+        if int(paid) not in order.given or (order.accepted is not None and int(paid) != order.accepted):
+            yield f"{order.id} was paid {paid}; of {order.given}, {order.accepted} was accepted"
+
     def _check_results(self, recorded: Mapping[str, str], result: object) -> None:
         """Check that the result is that of the recorded throws, and that these are in the journal."""
         thrown = {(throw.key, throw.token) for throw in self.throws()}
@@ -457,6 +517,11 @@ class Trial:
             each.process.wait()
             if each.process.stdout:
                 each.process.stdout.close()
+
+
+def _result(url: str, run_id: str) -> tuple[int, str | None]:
+    code, run = ask(f"{url}/runs/{run_id}")
+    return code, run.get("result")
 
 
 def _token(outcome: Any) -> str:

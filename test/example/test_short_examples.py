@@ -64,7 +64,25 @@ def a_source_is_made_up_at_first(request):
     return Say(json.dumps({"text": "Within seven days.", "sources": [source]}))
 
 
+def trips_are_booked(request):
+    if is_asked(request, "The text names the city"):
+        if "180 euros" in asked(request):
+            return Say('{"evaluation": "The price is there.", "status": "SUCCESS", "lesson": "", "blame": []}')
+        return Say(
+            '{"evaluation": "There is no price.", "status": "EXECUTION_ERROR", "lesson": "Add the price.", "blame": ["agent"]}'
+        )
+    match sum(message["role"] == "tool" for message in request["messages"]):
+        case 0:
+            return CallTools([("price", {"city": "Rome"})])
+        case 1:
+            return CallTools([("book", {"city": "Rome", "nights": 2})])
+        case _:
+            text = "Rome, two nights" + (", 180 euros." if "Add the price." in asked(request) else ".")
+            return Say(json.dumps({"city": "Rome", "nights": 2, "text": text}))
+
+
 SCRIPTS = {
+    "assistant.py": trips_are_booked,
     "structured_output.py": lambda _: Say('{"topic": "delivery", "urgency": 5, "summary": "The parcel is late."}'),
     "rag_with_sources.py": a_source_is_made_up_at_first,
     "tool_approval.py": orders_are_refunded,
@@ -84,7 +102,7 @@ NEEDS = {
     "durable_approval.py": "sqlalchemy",
     "fastapi_sse.py": "fastapi",
 }
-EVERY = [*EXPECTED, "durable_approval.py", "fastapi_sse.py"]
+EVERY = [*EXPECTED, "durable_approval.py", "fastapi_login.py", "fastapi_sse.py"]
 
 
 @pytest.fixture(autouse=True)

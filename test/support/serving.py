@@ -104,3 +104,22 @@ async def served(*offers, headers=None, proxies=(), **options):
                 server.should_exit = True
                 await http.aclose()
                 await task
+
+
+@asynccontextmanager
+async def opened(url, chromium, **options):
+    """The page in a browser; at the end it has sent no request elsewhere, and had no error."""
+    from playwright.async_api import async_playwright
+
+    asked, faults = [], []
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
+        tab = await browser.new_page(**options)
+        tab.on("request", lambda request: asked.append(request.url))
+        tab.on("pageerror", lambda error: faults.append(str(error)))
+        tab.on("dialog", lambda dialog: faults.append(dialog.message))
+        await tab.goto(url)
+        yield tab
+        await browser.close()
+    assert [each for each in asked if not each.startswith(url)] == []
+    assert faults == []

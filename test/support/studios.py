@@ -35,6 +35,18 @@ experts:
     max_rounds: 2
 """
 
+LETTER = """\
+workflow: letter
+nodes:
+  1: {type: start, after: [], variables: [[name, string]]}
+  2: {type: llm, after: 1, system: Write a letter., user: "To {{#1.name#}}"}
+  3: {type: template-transform, after: 2, template: "{{ body }}!", variables: [[body, [text, "2"]]]}
+  4: {type: end, after: 3, outputs: [[letter, [output, "3"]]]}
+"""
+
+VERDICT = '{"evaluation": "Right.", "status": "SUCCESS", "unsure": [], "score": 9, "faults": []}'
+"""Verdict of an evaluator."""
+
 
 class Client:
     """Client of a studio.

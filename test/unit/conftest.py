@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from amounts import use_amounts
 
-from operad.runtime import BuiltinWorkflow, DbgptWorkflow, Job, OperatorError, events
+from operad.runtime import BuiltinWorkflow, Job, OperatorError, events
 from operad.runtime.testing import Say, ScriptedReasoner
 
 SHARED = Path(__file__).parents[3] / "shared" / "data"
@@ -36,10 +36,11 @@ def nothing_configured(monkeypatch):
         monkeypatch.delenv(name, raising=False)
 
 
-@pytest.fixture(params=[BuiltinWorkflow, pytest.param(DbgptWorkflow, marks=pytest.mark.slow)])
-def engine(request):
-    """The class of workflows of each engine. One schedule drives both: test_engines.py says so of each by default."""
-    return request.param
+@pytest.fixture
+def engine():
+    """The class of workflows that a test runs. One schedule drives both engines: test_engines.py and
+    test_joins_properties.py try both."""
+    return BuiltinWorkflow
 
 
 class _Code:

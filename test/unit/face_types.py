@@ -153,8 +153,8 @@ inputs: dict[str, list[str]] = {"docs": docs}
 Workflow(facts).run({"docs": docs, "numbers": numbers, "pair": ("a", 1)})
 Workflow(facts).run(inputs)
 Workflow(facts).stream(inputs)
-assert_type(flow.stream("x"), EventStream[events.Event])
-assert_type(flow.stream("x", only=events.OperatorFinished), EventStream[events.OperatorFinished])
+assert_type(flow.stream("x"), EventStream[events.Event, str])
+assert_type(flow.stream("x", only=events.OperatorFinished), EventStream[events.OperatorFinished, str])
 for event in flow.stream("x", only=[events.OperatorFinished, events.OperatorFailed]):
     assert_type(event, events.OperatorFinished | events.OperatorFailed)
 Workflow(facts).chat().send(Job("x", inputs=inputs))

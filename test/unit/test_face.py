@@ -143,6 +143,9 @@ def test_a_public_name_has_an_example_that_runs(name, tmp_path, monkeypatch):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "refunds.md").write_text("# Refunds\n\nRefunds arrive within seven days.\n", encoding="utf-8")
     (tmp_path / "letter.txt").write_text("Hello", encoding="utf-8")
+    (tmp_path / "skills" / "forms").mkdir(parents=True)
+    skill = "---\nname: forms\ndescription: Fill forms.\n---\nUse block letters.\n"
+    (tmp_path / "skills" / "forms" / "SKILL.md").write_text(skill, encoding="utf-8")
     expert = "experts: [{profile: {name: Greeter}, workflow: [[{instruction: Greet.}]]}]\n"
     (tmp_path / "expert.yaml").write_text(expert, encoding="utf-8")
     monkeypatch.chdir(tmp_path)

@@ -23,9 +23,15 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     version = wheel.name.split("-")[1]
     assert {name.split("/")[0] for name in names} == {"operad", f"operad-{version}.dist-info"}
     assert "operad/configs/designer.yaml" in names
-    page = {f"operad/server/view/page/{file.name}" for file in (ROOT / "server/view/page").iterdir()}
-    assert page <= set(names)
-    assert "operad/server/studio/bundle/index.html" in names
+    pages = (
+        "studio/bundle/index.html",
+        "view/bundle/run.html",
+        "view/bundle/runs.html",
+        "view/bundle/evaluation.html",
+        "api/bundle/chat.html",
+        "api/bundle/inbox.html",
+    )
+    assert {f"operad/server/{page}" for page in pages} <= set(names)
     licences = {name.partition(".dist-info/licenses/")[2] for name in names if ".dist-info/licenses/" in name}
     assert licences == {"LICENSE", "THIRD_PARTY.md", "server/studio/bundle/LICENSES.txt"}
     assert "operad/server/studio/examples/greeting.yaml" in names
@@ -34,7 +40,7 @@ def test_the_wheel_holds_one_name_with_its_yaml_and_its_types(wheel):
     assert not [
         name
         for name in names
-        if "test" in name and not name.startswith(("operad/runtime/testing", "operad/testing.py"))
+        if "test" in name and not name.startswith(("operad/runtime/testing", "operad/testing.py", "operad/docs/"))
     ]
 
 

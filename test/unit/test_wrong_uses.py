@@ -90,7 +90,7 @@ WRONG = {
     ),
     "@tool(approve='yes')": (
         lambda: tool(approve="yes")(spoken),  # pyright: ignore[reportArgumentType]
-        "Tool(…): approve: must be true or false, got 'yes' (str) or must be a function, got 'yes' (str)",
+        "Tool(…): approve: must be true or false, got 'yes' (str) or must be a list, got 'yes' (str) or must be a function, got 'yes' (str)",
     ),
     "Expert('a name', flow)": (
         lambda: Expert("Clerk", flow),

@@ -7,14 +7,18 @@ from dataclasses import replace
 from typing import Any
 
 from operad.flows.edit.operation import free_id
-from operad.flows.edit.variables import named_outputs, outputs_of, with_outputs
+from operad.flows.edit.variables import named_outputs
+from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair.state import params_of, with_params
 
 
 def can_be_merged(graph: NodeGraph, ids: Sequence[str]) -> bool:
     """Return whether all outputs of some ends can be read, and their ids are unique."""
     ends = [graph.by_id[each] for each in ids]
-    return len(set(ids)) == len(ids) and all(len(named_outputs(end)) == len(outputs_of(end)) for end in ends)
+    return len(set(ids)) == len(ids) and all(
+        len(named_outputs(end)) == len(list_of(params_of(end).get("outputs"))) for end in ends
+    )
 
 
 def with_merged_ends(graph: NodeGraph, ids: Sequence[str]) -> NodeGraph:
@@ -32,7 +36,7 @@ def with_merged_ends(graph: NodeGraph, ids: Sequence[str]) -> NodeGraph:
     several = {name: values for name, values in values_by_name.items() if len(values) > 1}
     aggregators: dict[str, str] = {}
     for name, values in several.items():
-        aggregators[name] = free_id(graph, first.parent)
+        aggregators[name] = free_id(graph.by_id, first.parent)
         spec = NodeSpec(aggregators[name], "variable-aggregator", {"variables": values}, first.parent)
         graph = replace(graph, nodes=[*graph.nodes, spec])
     outputs = [
@@ -41,7 +45,8 @@ def with_merged_ends(graph: NodeGraph, ids: Sequence[str]) -> NodeGraph:
     ]
     nodes = [spec for spec in graph.nodes if not any(spec is other for other in others)]
     graph = replace(graph, nodes=nodes, edges=_edges(graph, ids, list(aggregators.values())))
-    return with_outputs(graph, first, outputs) if outputs != outputs_of(first) else graph
+    params = {**params_of(first), "outputs": outputs}
+    return with_params(graph, first, params) if params != first.params else graph
 
 
 def _edges(graph: NodeGraph, ids: Sequence[str], aggregators: Sequence[str]) -> list[Edge]:

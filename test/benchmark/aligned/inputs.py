@@ -8,9 +8,9 @@ from difflib import get_close_matches
 from typing import Any
 
 from aligned.contract import Contract
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.shapes import list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.flows.repair.walk import declared, renamed
 from operad.operators.variables import Selector

@@ -10,9 +10,9 @@ from typing import Any
 from aligned.contract import Contract
 from aligned.ends import can_be_merged, with_merged_ends
 from aligned.inputs import of_type, words_of
+from operad.flows.edit.operation import free_id
 from operad.flows.formats.shapes import is_selector, list_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.flows.repair.aggregators import free_id
 from operad.flows.repair.edges import reads_of
 from operad.flows.repair.state import Proposal, State, params_of, with_edges, with_params
 from operad.flows.repair.walk import declared

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from operad.cli import main as cli
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.durable.database_names import database_url
@@ -93,19 +92,11 @@ def files(tmp_path_factory):
 
 
 @pytest.fixture
-def operad(files, monkeypatch, capfd):
+def operad(operad, files, monkeypatch):
     """Runs the command in the folder of bad files: exit status, stdout, stderr."""
     monkeypatch.chdir(files)
     monkeypatch.setenv("OPERAD_DB", str(files / "runs.sqlite"))
     monkeypatch.setenv("OPENAI_BASE_URL", "http://127.0.0.1:9/v1")
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfd.readouterr()
-        return left.value.code or 0, out, err
-
     return operad
 
 

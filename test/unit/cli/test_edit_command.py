@@ -1,13 +1,11 @@
 """`operad edit`."""
 
 import json
-import sys
 from pathlib import Path
 
 import jsonschema
 import pytest
 
-from operad.cli import main as cli
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
@@ -24,19 +22,10 @@ TYPED = ("operad", "chat2workflow", "dify", "coze")
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capfdbinary):
+def operad(operad, tmp_path):
     """Runs the command in a folder with workflows in each format: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     for name in TYPED:
         (tmp_path / name).write_bytes(FORMATS[name].dump(GRAPH))
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfdbinary.readouterr()
-        return left.value.code or 0, out.decode(), err.decode()
-
     return operad
 
 

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from forked import OPERAD_COMMAND
 
-from operad.cli import main as cli
 from operad.configs.flow import result_text
 from operad.configs.services import services_of_environment
 from operad.runtime.testing import Hang, Say, ScriptedModel
@@ -57,18 +56,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def operad(folder, monkeypatch, capsys):
+def operad(operad, folder):
     """Runs the command: exit status, stdout, stderr."""
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        assert "internal error" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

@@ -1,13 +1,13 @@
 """`operad check`, `convert` and `show`; and which format a file has."""
 
 import json
-import sys
 from itertools import pairwise
 
 import pytest
+from typer.testing import CliRunner
 
-from operad.cli import main as cli
 from operad.cli.formats import report
+from operad.cli.main import app
 from operad.configs.issues import issue_line
 from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -22,21 +22,6 @@ GRAPH = NodeGraph(
     "greet",
 )
 TYPED = ("operad", "chat2workflow", "dify", "coze")
-
-
-@pytest.fixture
-def operad(tmp_path, monkeypatch, capfdbinary):
-    """Runs the command in an empty folder: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfdbinary.readouterr()
-        return left.value.code or 0, out.decode(), err.decode()
-
-    return operad
 
 
 @pytest.mark.parametrize("name", TYPED)
@@ -59,7 +44,7 @@ def test_a_file_without_experts_is_an_issue_of_check_as_it_is_an_error_of_run(op
 
 def test_a_python_file_is_run_with_python(operad, tmp_path):
     (tmp_path / "flow.py").write_text("print(1)\n")
-    said = "operad: flow.py: is a Python file; run it with: python flow.py\n"
+    said = "operad: flow.py: is a Python file; name the workflow in it: flow:NAME, with the name of its workflow; or run the file with: python flow.py\n"
     assert operad("run", "flow.py", "--job", "x") == (2, "", said)
 
 
@@ -122,7 +107,7 @@ NOTE = "workflow.features.suggested_questions_after_answer: has no effect on a r
 
 def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tmp_path):
     (tmp_path / "flow.yml").write_text(LOSSY)
-    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n1 file: 1 issue, 1 note\n"
+    told = f"flow.yml:8: Greet (2): {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n1 file: 1 issue, 1 note\n"
     assert operad("check", "flow.yml") == (2, told, "")
     assert operad("check", "flow.yml", "--lossy") == (0, told, "")
     (checked,) = json.loads(operad("check", "flow.yml", "--json")[1])
@@ -145,7 +130,7 @@ def test_what_an_imported_file_loses_is_told_and_runs_only_with_leave(operad, tm
 
 def test_a_loss_is_told_when_a_file_is_converted_and_stays_with_the_workflow(operad, tmp_path):
     (tmp_path / "flow.yml").write_text(LOSSY)
-    told = f"flow.yml:8: 2: {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n"
+    told = f"flow.yml:8: Greet (2): {LOSS} [lossy]\nflow.yml: {NOTE} [note]\n"
     assert operad("convert", "flow.yml", "-o", "flow.operad.yaml") == (0, "", told)
     status, out, err = operad("run", "flow.operad.yaml", "--input", "name=Ann", "--base-url", "http://127.0.0.1:9")
     assert (status, out) == (2, "")
@@ -173,7 +158,7 @@ def test_what_an_imported_file_loses_is_a_loss_of_a_format_that_does_not_keep_it
     (tmp_path / "flow.yml").write_text(LOSSY)
     status, out, err = operad("convert", "flow.yml", "-o", "flow.coze.zip")
     assert (status, out) == (1, "")
-    assert f"flow.yml:8: 2: {LOSS} [lossy]\n" in err
+    assert f"flow.yml:8: Greet (2): {LOSS} [lossy]\n" in err
     assert err.endswith("operad: 1 loss, nothing written; --lossy writes coze all the same\n")
     assert operad("convert", "flow.yml", "-o", "flow.coze.zip", "--lossy")[0] == 0
     assert operad("convert", "flow.yml", "-o", "flow.operad.yaml")[0] == 0
@@ -418,3 +403,46 @@ def test_convert_refuses_other_formats_and_other_files_together(operad, tmp_path
     for arguments in (("empty",), ("tasks.yaml", "agents.yaml", "tasks.yaml"), ("a.json", "b.json")):
         status, _, err = operad("convert", *arguments)
         assert (status, "no integration converts" in err) == (2, True)
+
+
+TITLED = """workflow: greet
+nodes:
+  1: {type: start, variables: {name: string}}
+  3: {type: code, title: letter, after: 1, variables: {n: 1.name}, outputs: {x: string}, code: "def main(n):\\n    raise ValueError('no')"}
+  4: {type: end, after: 3, outputs: {text: 3.x}}
+"""
+
+
+def test_a_name_in_braces_that_goes_as_text_and_an_empty_text_are_notes(operad, tmp_path):
+    (tmp_path / "bare.yaml").write_text(
+        "workflow: Bare\nnodes:\n  1: {type: start, variables: {mail: string}}\n"
+        "  2: {type: llm, after: 1, system: 'Keep {{other}}, answer {{mail}}', user: ''}\n"
+        "  3: {type: end, after: 2, outputs: {text: 2.text}}\n"
+    )
+    code, out, _ = operad("check", str(tmp_path / "bare.yaml"), "--json")
+    notes = json.loads(out)[0]["notes"]
+    assert code == 0
+    assert [(each["line"], each["where"], each["message"].partition(":")[0]) for each in notes] == [
+        *((4, "2", "user"), (4, "2", "system"))
+    ]
+
+
+def test_titles_stand_before_ids_in_issues_and_in_the_error_of_a_run(tmp_path):
+    path, faulty = tmp_path / "f.yaml", tmp_path / "g.yaml"
+    path.write_text(TITLED)
+    faulty.write_text(TITLED.replace("1.name", "9.name"))
+    told = CliRunner().invoke(app, ["check", str(faulty)])
+    assert f"{faulty}:4: letter (3): " in told.output
+    listed = CliRunner().invoke(app, ["check", str(faulty), "--json"])
+    assert json.loads(listed.output)[0]["issues"][0]["where"] == "3"
+    refused = CliRunner().invoke(app, ["run", str(faulty), "--input", "name=Ada"])
+    assert f"{faulty}:4: letter (3): " in refused.output + str(refused.exception)
+    failed = CliRunner().invoke(app, ["run", str(path), "--input", "name=Ada"])
+    assert "operator letter (3) of workflow 'greet' failed" in failed.output + str(failed.exception)
+
+
+def test_a_plan_of_tasks_tells_which_titles_it_has_no_place_for(tmp_path):
+    path = tmp_path / "f.yaml"
+    path.write_text(TITLED)
+    told = CliRunner().invoke(app, ["convert", str(path), "--to", "worfbench", "--lossy"])
+    assert "letter (3): the title 'letter' [note]" in told.output

@@ -11,7 +11,6 @@ from pathlib import Path
 import pytest
 from forked import OPERAD_COMMAND
 
-from operad.cli import main as cli
 from operad.flows.formats.table import FORMATS, read
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
 
@@ -20,21 +19,10 @@ USELESS = {"refusal": REFUSAL, "cut off": '{"reasoning": "hm", "nodes": [{"id": 
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsysbinary):
+def operad(operad, monkeypatch):
     """Runs the command in an empty folder: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "SERPAPI_API_KEY"):
         monkeypatch.delenv(name, raising=False)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsysbinary.readouterr()
-        assert b"Traceback" not in captured.err
-        assert b"internal error" not in captured.err
-        return exit_.value.code, captured.out.decode(errors="replace"), captured.err.decode()
-
     return operad
 
 
@@ -205,12 +193,6 @@ MORE = {
 }  # fmt: skip
 
 
-def parts_of(text, ids, before):
-    """The parts of a text that are about nodes: from where each begins to where the next does."""
-    places = [text.index(before.format(each)) for each in ids] + [len(text)]
-    return {each: text[one:other] for each, one, other in zip(ids, places, places[1:], strict=False)}
-
-
 def normal(name, data):
     """A file as its format writes it, which is what is compared: reading forgets comments and layout."""
     found, graph = read(data, name)
@@ -225,47 +207,6 @@ def test_untouched_nodes_of_operads_yaml_stay_byte_for_byte(generate, stages):
     start, end = before.index("1:"), before.index("3:")
     assert before[start:end] in after
     assert "Shorter" in after
-
-
-def test_untouched_nodes_of_a_response_and_the_words_around_it_stay_byte_for_byte(generate, stages):
-    _, graph = read(YAML.encode(), "flow")
-    inner = FORMATS["chat2workflow"].dump(graph).decode()
-    text = (
-        f"Here it is:\n<node_selection>Start, LLM, End</node_selection>\n<workflow>\n{inner}</workflow>\nGood luck!\n"
-    )
-    Path("flow.json").write_bytes(normal("flow", text.encode()))
-    before = Path("flow.json").read_text(encoding="utf-8")
-    status, _, err = generate(stages(**MORE), "Make it shorter.", "--continue", "flow.json", "-o", "flow.json")
-    assert status == 0, err
-    after = Path("flow.json").read_text(encoding="utf-8")
-    head = before[: before.index('      "id": "3"')]
-    assert after.startswith(head[: head.rindex("}")])
-    assert after.endswith("Good luck!\n")
-
-
-def test_untouched_nodes_of_dify_stay_byte_for_byte_with_all_that_dify_says_of_them(generate, stages):
-    import yaml
-
-    _, graph = read(YAML.encode(), "flow")
-    app = yaml.safe_load(FORMATS["dify"].dump(graph))
-    app["app"]["icon"] = "🫒"
-    app["workflow"]["features"]["opening_statement"] = "Welcome."
-    for node in app["workflow"]["graph"]["nodes"]:
-        node["data"]["desc"] = f"what {node['id']} is for"
-        node["position"] = {"x": 17, "y": 4}
-    Path("flow.yml").write_bytes(normal("flow", yaml.safe_dump(app, allow_unicode=True, sort_keys=False).encode()))
-    before = re.split(r"(?m)^(?= +- )", Path("flow.yml").read_text(encoding="utf-8"))
-    status, _, err = generate(stages(**MORE), "Make it shorter.", "--continue", "flow.yml", "-o", "flow.yml")
-    assert status == 0, err
-    text = Path("flow.yml").read_text(encoding="utf-8")
-    after = yaml.safe_load(text)
-    kept = [each for each in before if "what 1 is for" in each or "what 2 is for" in each]
-    assert len(kept) == 2
-    assert all(each in text for each in kept)
-    nodes = {each["id"]: each for each in after["workflow"]["graph"]["nodes"]}
-    assert nodes["3"]["data"]["desc"] == "what 3 is for"
-    assert after["app"]["icon"] == "🫒"
-    assert after["workflow"]["features"]["opening_statement"] == "Welcome."
 
 
 def test_a_file_that_keeps_its_instructions_is_continued_with_them(generate, stages, paper, made):

@@ -7,26 +7,16 @@ from pathlib import Path
 
 import pytest
 
-from operad.cli import main as cli
 from operad.runtime.testing import Say, ScriptedModel
 
 VERDICT = {"evaluation": "Good.", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, monkeypatch):
     """Runs the command in an empty folder: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capsys.readouterr()
-        return left.value.code or 0, out, err
-
     return operad
 
 

@@ -15,19 +15,9 @@ LESSON = "Leave cancelled orders out."
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, monkeypatch):
     """Runs the command in an empty folder: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("COLUMNS", "150")
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

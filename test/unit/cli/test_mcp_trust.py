@@ -13,7 +13,6 @@ import pytest
 from forked import OPERAD_COMMAND
 from mcp_servers import Logins, served_by
 
-from operad.cli import main as cli
 from operad.cli.trust_store import TrustStore
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 
@@ -55,16 +54,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def operad(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+def operad(operad, folder: Path) -> Run:
     """Runs the command: exit status, stdout, stderr."""
-
-    def operad(*arguments: str) -> tuple[Any, str, str]:
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

@@ -1,11 +1,9 @@
 """`operad models` and `operad models test`."""
 
 import json
-import sys
 
 import pytest
 
-from operad.cli import main as cli
 from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.models.names import VENDORS
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
@@ -16,7 +14,7 @@ WORKS = [Say("Oslo."), CallTools([("phone_code", {"country": "Norway"})]), Say("
 
 
 @pytest.fixture
-def operad(monkeypatch, capsys, tmp_path):
+def operad(operad, monkeypatch, tmp_path):
     """Runs a command; returns its exit status, output and errors."""
     for vendor in VENDORS:
         for name in (*vendor.keys, vendor.moved_by, "OPERAD_MODEL", "OPERAD_PRICES"):
@@ -24,14 +22,6 @@ def operad(monkeypatch, capsys, tmp_path):
                 monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capsys.readouterr()
-        return left.value.code or 0, out, err
-
     return operad
 
 

@@ -1,12 +1,10 @@
 """`operad nodes`."""
 
 import json
-import sys
 
 import jsonschema
 import pytest
 
-from operad.cli import main as cli
 from operad.operators.nodes import NODE_TYPES
 
 OWN = '''
@@ -29,18 +27,9 @@ class Other:
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, tmp_path):
     """Runs the command in a folder with a module `own_types`: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     (tmp_path / "own_types.py").write_text(OWN)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

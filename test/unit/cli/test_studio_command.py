@@ -13,6 +13,7 @@ import pytest
 from forked import OPERAD_COMMAND
 
 from operad.cli import main as cli
+from operad.runtime.values.pip import pip_install
 
 FLOW = "workflow: greet\nnodes:\n  1: {type: start, variables: []}\n  2: {type: end, after: 1, outputs: []}\n"
 OPENER = build_opener(ProxyHandler({}))
@@ -68,7 +69,7 @@ def test_without_the_extra_it_says_what_to_install(tmp_path, monkeypatch, capsys
     monkeypatch.setattr(sys, "argv", ["operad", "studio", str(tmp_path)])
     with pytest.raises(SystemExit) as ended:
         cli.main()
-    told = "operad: the studio needs the extra `page`: pip install 'operad[page]'\n"
+    told = f"operad: the studio needs the extra `page`: {pip_install('page')}\n"
     assert (ended.value.code, *capsys.readouterr()) == (2, "", told)
 
 

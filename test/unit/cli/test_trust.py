@@ -12,7 +12,6 @@ import httpx
 import pytest
 from local_http import NO_AUTHORITIES
 
-from operad.cli import main as cli
 from operad.cli.trust_store import TrustStore
 from operad.configs import load
 from operad.configs.capabilities import UntrustedError
@@ -72,17 +71,8 @@ def folder(tmp_path, monkeypatch):
 
 
 @pytest.fixture
-def operad(folder, monkeypatch, capsys):
+def operad(operad, folder):
     """Runs the command: exit status, stdout, stderr."""
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

@@ -2,13 +2,11 @@
 
 import json
 import os
-import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from operad.cli import main as cli
 from operad.configs import load
 from operad.configs.capabilities import UntrustedError
 from operad.configs.workflow_file import load_workflow
@@ -97,21 +95,6 @@ def put(tmp_path, monkeypatch, collector):
         )
 
     return put
-
-
-@pytest.fixture
-def operad(monkeypatch, capsys):
-    """Runs the command: exit status, stdout, stderr."""
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *arguments])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
-    return operad
 
 
 COMMANDS = (

@@ -24,6 +24,7 @@ from trusting import with_trust
 
 from operad.cli import main as cli
 from operad.runtime.testing import Fail, Say, ScriptedModel
+from operad.runtime.values.pip import pip_install
 
 STARTED = '{"event": "RunStarted", "run_id": "r", "workflow": "w", "goal": "go", "operators": {}, "time": 1.0}\n'
 
@@ -182,7 +183,7 @@ def test_without_the_extra_it_says_what_to_install(refused, tmp_path, monkeypatc
     (tmp_path / "run.jsonl").write_text(STARTED)
     monkeypatch.setitem(sys.modules, "uvicorn", None)
     monkeypatch.delitem(sys.modules, "operad.server.view.server", raising=False)
-    assert refused("view", "run.jsonl") == "operad: the page needs the extra `page`: pip install 'operad[page]'\n"
+    assert refused("view", "run.jsonl") == f"operad: the page needs the extra `page`: {pip_install('page')}\n"
 
 
 @pytest.mark.parametrize(("command", "option"), [("view", "--port"), ("run", "--view-port")])

@@ -15,7 +15,6 @@ from trusting import with_trust
 
 pytest.importorskip("sqlalchemy")
 
-from operad.cli import main as cli
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.run_owner import leave
@@ -64,21 +63,9 @@ def place(tmp_path, monkeypatch, postgresql):
 
 
 @pytest.fixture
-def operad(place, monkeypatch, capsys):
+def operad(operad, place):
     """Runs the command in this process: exit status, stdout, stderr."""
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *with_trust(arguments)])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            status = exit_.code
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return status, captured.out, captured.err
-
-    yield operad
+    yield lambda *arguments: operad(*with_trust(arguments))
     leave(database_url(os.environ["OPERAD_DB"]))
 
 

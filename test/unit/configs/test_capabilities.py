@@ -296,6 +296,10 @@ def test_docs_list_every_key_that_opens_something():
             ["sends inputs and files of your jobs to h:1", "reads AWAY/w.json (workflow of ComfyUI)"],
         ),
         (
+            "operators: [{name: x, instruction: Ask., class: operad.operators.remote_agent.RemoteAgent, params: {server: 'https://h.example/a2a/X', secret: AGENT_KEY}}]\n",
+            ["sends $AGENT_KEY and inputs and files of your jobs to h.example/a2a/X"],
+        ),
+        (
             "operators: [{name: x, instruction: Judge., class: operad.integrations.worfbench.worf_evaluator.WorFEvaluator, params: {gold: AWAY/secret}}]\n",
             ["reads AWAY/secret (gold of WorFEvaluator)"],
         ),

@@ -65,6 +65,10 @@ BESIDE = {
     "my_checks.py": "def three(draft): ...\n\ndef brief(answer): ...\n",
     "docs/some.md": "Something to look up.\n",
     "handbook.pdf": "Some more.\n",
+    **{
+        f"skills/{name}/SKILL.md": f"---\nname: {name}\ndescription: Fill {name}.\n---\n"
+        for name in ("fill-forms", "tables")
+    },
     "cat.py": "image, mask = LoadImage(image='cat.png')\nSaveImage(images=image, filename_prefix='cat')\n",
     "translate.json": '{"nodes_info": [{"id": "1", "type": "start", "param": {"variables": []}}, '
     '{"id": "2", "type": "end", "param": {"outputs": []}}], "edges": [["1", 0, "2"]]}',
@@ -288,7 +292,7 @@ def test_the_yaml_of_a_page_can_be_loaded(
 ) -> None:
     """A configuration, whole or a part of it; a workflow; a file of services; or what has keys of none."""
     for name, content in BESIDE.items():
-        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).write_text(content, encoding="utf-8")
     monkeypatch.chdir(tmp_path)
     for key in set(re.findall(r"\b[A-Z]+_API_KEY\b", text)) | {"OPENAI_API_KEY"}:

@@ -79,6 +79,15 @@ def test_no_page_names_anything_outside_that_it_loads(site: Path) -> None:
 
 
 @pytest.mark.slow
+def test_the_site_has_its_pages_as_one_text_and_a_list_of_them_for_models(site: Path) -> None:
+    listed = re.findall(r"^- \[(.+)\]\((.+)\)(?:: .+)?$", (site / "llms.txt").read_text(encoding="utf-8"), re.MULTILINE)
+    assert ("Caching", "cache.html") in listed
+    assert [path for _, path in listed if not (site / path).is_file()] == []
+    whole = (site / "llms-full.txt").read_text(encoding="utf-8")
+    assert (ROOT / "docs" / "cache.md").read_text(encoding="utf-8") in whole
+
+
+@pytest.mark.slow
 def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, chromium: str) -> None:
     from playwright.sync_api import Request, Route, sync_playwright
 
@@ -120,7 +129,7 @@ def test_a_browser_asks_nobody_outside_and_finds_what_is_searched(address: str, 
 def test_the_home_page_shows_a_run_and_leads_to_every_group_of_pages(site: Path) -> None:
     _, _, page = (site / "index.html").read_text(encoding="utf-8").partition("<article")
     above, _, below = page.partition("Why Operad")
-    assert 'src="run.gif"' in above
+    assert 'src="film.webp"' in above
     for group in ("Get started", "Tutorials", "How-to guides", "Reference", "Migration"):
         assert f"<strong>{group}</strong>" in below
     assert 'href="contributing.html"' in below

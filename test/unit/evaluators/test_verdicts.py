@@ -193,7 +193,7 @@ async def test_in_a_later_round_a_judge_without_its_conversation_sees_its_last_v
         "- extract: wrong: 7 pieces; right: 6 pieces; lesson: Read again.\n```\n"
         "Since your last verdict, these operators have run again and have another result: extract, report."
     )
-    assert "### check" in body
+    assert "### Result of check" in body
     assert task.followup == ""
 
 

@@ -22,7 +22,7 @@ DOCUMENTED = {
     "check": "check",
     "edit": "apply difference parse read_operations",
     "node_graph": "flowchart",
-    "generation.prompts": "signatures",
+    "signatures": "signatures",
     "generation.nodes_shown": "whole",
     "generation.offer": "Offer offer_for offer_of read_offer",
     "repair": "repair repair_graph",

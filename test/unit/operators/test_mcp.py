@@ -4,6 +4,7 @@ import asyncio
 import json
 import logging
 import os
+import re
 import sys
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -21,6 +22,7 @@ from operad.runtime.tools.connections import Connections
 from operad.runtime.tools.toolkit import Action, Toolkit
 from operad.runtime.values.blob import Blob
 from operad.runtime.values.errors import MissingExtraError, ToolError
+from operad.runtime.values.pip import pip_install
 
 if TYPE_CHECKING:
     from collections.abc import AsyncGenerator
@@ -318,6 +320,6 @@ def test_secrets_stay_out_of_the_repr():
 
 async def test_without_the_extra_the_error_says_what_to_install(demo: McpTools, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setitem(sys.modules, "mcp", None)
-    with pytest.raises(MissingExtraError, match=r'pip install "operad\[mcp\]"'):
+    with pytest.raises(MissingExtraError, match=re.escape(pip_install("mcp"))):
         async with demo.open():
             pass

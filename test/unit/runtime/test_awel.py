@@ -30,13 +30,9 @@ from dbgpt.core.awel import (  # isort: skip
     BranchJoinOperator,
     BranchOperator,
     DAGContext,
-    InputOperator,
-    InputSource,
     JoinOperator,
     MapOperator,
-    ReduceStreamOperator,
     StreamifyAbsOperator,
-    TransformStreamAbsOperator,
     TriggerOperator,
     UnstreamifyAbsOperator,
     WorkflowRunner,
@@ -73,12 +69,6 @@ class Count(StreamifyAbsOperator[int, int]):
             yield number
 
 
-class Square(TransformStreamAbsOperator[int, int]):
-    async def transform_stream(self, input_value: AsyncIterator[int]) -> AsyncIterator[int]:
-        async for number in input_value:
-            yield number * number
-
-
 class Collect(UnstreamifyAbsOperator[int, list[int]]):
     async def unstreamify(self, input_value: AsyncIterator[int]) -> list[int]:
         return [number async for number in input_value]
@@ -95,43 +85,12 @@ async def call(end: Any, data: Any = 1) -> Any:
 # Calls
 
 
-async def test_a_chain_of_maps_passes_the_call_data_on() -> None:
-    with DAG("chain"):
-        end = Trigger() >> Map(lambda x: x + 1) >> Map(lambda x: x * 10)
-
-    assert await call(end, 4) == 50
-
-
-async def test_a_single_map_takes_the_call_data_itself() -> None:
-    with DAG("single"):
-        end = Map(lambda x: x + 1)
-
-    assert await call(end, 4) == 5
-
-
 @pytest.mark.parametrize("data", [0, "", [], False])
 async def test_call_data_may_be_falsy(data: Any) -> None:
     with DAG("falsy"):
         end = Trigger() >> Map(lambda x: [x])
 
     assert await call(end, data) == [data]
-
-
-async def test_an_input_operator_needs_no_call_data() -> None:
-    with DAG("input"):
-        end = InputOperator(InputSource.from_data(3), runner=RUNNER) >> Map(lambda x: x + 1)
-
-    assert await end.call() == 4
-
-
-async def test_a_join_gets_its_parents_in_order_of_the_edges() -> None:
-    with DAG("join"):
-        source = Trigger()
-        end = Join(texts)
-        for name in "abc":
-            source >> Map(lambda x, name=name: f"{name}{x}") >> end
-
-    assert await call(end, 1) == "a1+b1+c1"
 
 
 async def test_several_roots_take_their_call_data_by_id() -> None:
@@ -158,37 +117,7 @@ async def test_a_call_on_an_inner_node_runs_only_what_it_depends_on() -> None:
     assert ran == ["inner"]
 
 
-async def test_the_runner_can_be_awels_default() -> None:
-    operators_base.initialize_runner(RUNNER)
-    try:
-        with DAG("default"):
-            end = TriggerOperator() >> MapOperator(lambda x: x + 1)
-        assert end._runner is RUNNER  # type: ignore[attr-defined]
-        assert await call(end, 1) == 2
-    finally:
-        operators_base.initialize_runner(None)  # type: ignore[arg-type]
-
-
 # The table of spec/awel.md
-
-
-async def test_branches_run_concurrently() -> None:
-    missing, complete = 8, asyncio.Event()
-
-    async def meet(number: int) -> int:
-        nonlocal missing
-        missing -= 1
-        if not missing:
-            complete.set()
-        await complete.wait()
-        return number
-
-    with DAG("branches"):
-        source, end = Trigger(), Join(texts)
-        for number in range(8):
-            source >> Map(lambda _, number=number: number) >> Map(meet) >> end
-
-    assert await call(end) == "0+1+2+3+4+5+6+7"
 
 
 async def test_a_chain_of_five_thousand_needs_no_recursion() -> None:
@@ -364,36 +293,6 @@ async def test_the_false_cycle_that_awel_makes_of_a_double_edge_is_named_too() -
 # Streams
 
 
-async def test_streams_are_made_transformed_and_collected() -> None:
-    with DAG("stream"):
-        end = Trigger() >> Count(runner=RUNNER) >> Square(runner=RUNNER) >> Collect(runner=RUNNER)
-
-    assert await call(end, 4) == [0, 1, 4, 9]
-
-
-async def test_a_stream_is_mapped_and_reduced() -> None:
-    with DAG("reduce"):
-        end = (
-            Trigger()
-            >> Count(runner=RUNNER)
-            >> Map(lambda x: x + 1)
-            >> ReduceStreamOperator(lambda a, b: a + b, runner=RUNNER)
-        )
-
-    assert await call(end, 4) == 10
-
-
-async def test_a_stream_with_several_consumers_reaches_all_of_them_whole() -> None:
-    with DAG("tee"):
-        stream, end = Count(runner=RUNNER), Join(lambda *lists: lists)
-        Trigger() >> stream
-        stream >> Collect(runner=RUNNER) >> end
-        stream >> Square(runner=RUNNER) >> Collect(runner=RUNNER) >> end
-        stream >> ReduceStreamOperator(lambda a, b: a + b, runner=RUNNER) >> end
-
-    assert await call(end, 4) == ([0, 1, 2, 3], [0, 1, 4, 9], 6)
-
-
 async def test_consumers_of_one_stream_may_read_at_different_speeds() -> None:
     second_is_done = asyncio.Event()
 
@@ -443,25 +342,6 @@ async def test_an_error_in_a_stream_reaches_every_consumer() -> None:
     await call(end)
 
     assert seen == ["torn", "torn"]
-
-
-async def test_call_stream_gives_the_stream_and_ends_when_the_caller_says_so() -> None:
-    ended: list[str] = []
-
-    class Hooked(Count):
-        async def after_dag_end(self, event_loop_task_id: int) -> None:
-            ended.append("hook")
-
-    with DAG("call stream") as dag:
-        end = Trigger() >> Hooked(runner=RUNNER)
-
-    stream = await end.call_stream(3)
-    assert [number async for number in stream] == [0, 1, 2]
-    assert ended == []
-    await dag._after_dag_end(end.current_event_loop_task_id)
-
-    assert ended == ["hook"]
-    assert dag._event_loop_task_id_to_ctx == {}
 
 
 async def test_call_stream_on_a_plain_value_gives_it_as_the_only_item() -> None:
@@ -519,24 +399,9 @@ def branching(choose: str, join: Callable[..., Any] | None = None, **kwargs: Any
     return end
 
 
-@pytest.mark.parametrize(
-    ("choose", "joined"),
-    [("lr", ("left 1", "right 1")), ("l", ("left 1", None)), ("r", (None, "right 1"))],
-)
-async def test_a_join_after_a_skipped_branch_gets_none_in_its_place(
-    choose: str, joined: tuple[str | None, ...]
-) -> None:
-    assert await call(branching(choose)) == joined
-
-
 @pytest.mark.parametrize(("choose", "first"), [("lr", "left 1"), ("l", "left 1"), ("r", "right 1")])
 async def test_awels_first_that_ran_join_gets_only_those_that_ran(choose: str, first: str) -> None:
     assert await call(branching(choose, BranchJoinOperator)) == first
-
-
-async def test_awels_first_that_ran_join_says_so_when_none_ran() -> None:
-    with pytest.raises(ValueError, match="All inputs are empty"):
-        await call(branching("", BranchJoinOperator))
 
 
 async def test_a_call_whose_end_was_skipped_is_an_error_that_says_why() -> None:
@@ -577,22 +442,6 @@ async def test_a_join_of_a_skipped_parent_and_a_stream_may_give_the_stream() -> 
 
 
 # Context, hooks, sub-DAGs
-
-
-async def test_nodes_share_data_and_read_each_others_outputs() -> None:
-    async def write(x: int) -> int:
-        await writer.current_dag_context.save_to_share_data("key", f"shared {x}")
-        return x
-
-    async def read(x: int) -> tuple[str, int]:
-        context = reader.current_dag_context
-        return await context.get_from_share_data("key"), context.get_task_output("writer").output
-
-    with DAG("shares"):
-        writer, reader = Map(write, "writer"), Map(read, "reader")
-        end = Trigger() >> writer >> reader
-
-    assert await call(end, 7) == ("shared 7", 7)
 
 
 async def test_siblings_that_run_together_each_have_their_own_current_task() -> None:
@@ -641,32 +490,6 @@ async def test_hooks_run_before_and_after_whatever_the_end(fails: bool) -> None:
     with pytest.raises(LookupError, match="first") if fails else nullcontext():
         await call(end)
     assert story == ["before", "run", "after"]
-
-
-class CallsAnother(MapOperator[int, int]):
-    """Calls a DAG of its own with its context, and ends it with its own, as AWEL's composers do."""
-
-    def __init__(self, ran: list[int], **kwargs: Any) -> None:
-        super().__init__(**kwargs)
-        with DAG("inner") as self.inner:
-            self.inner_end = Trigger() >> Map(lambda x: ran.append(x) or x + 1)
-
-    async def map(self, input_value: int) -> int:
-        return await self.inner_end.call(input_value, dag_ctx=self.current_dag_context)
-
-    async def after_dag_end(self, event_loop_task_id: int) -> None:
-        await self.inner._after_dag_end(event_loop_task_id)
-
-
-async def test_a_dag_called_with_the_outer_context_ends_with_the_outer_dag() -> None:
-    ran: list[int] = []
-    with DAG("outer") as dag:
-        composer = CallsAnother(ran, runner=RUNNER)
-        end = Trigger() >> composer >> Map(lambda x: x * 10)
-
-    assert [await call(end, 1), await call(end, 2)] == [20, 30]
-    assert ran == [1, 2]
-    assert composer.inner._event_loop_task_id_to_ctx == dag._event_loop_task_id_to_ctx == {}
 
 
 async def test_a_dag_called_again_with_the_same_context_remembers_its_outputs() -> None:

@@ -1,4 +1,4 @@
-"""Our AWEL runner beside AWEL's own on 1,500 random DAGs of maps, joins, branches and nodes that raise.
+"""Our AWEL runner beside AWEL's own on 600 random DAGs of maps, joins, branches and nodes that raise.
 
 Each DAG is built once and run by both. Every node notes what it heard, so that more than the end
 result is compared: which nodes ran, each once, and what each was given.
@@ -44,7 +44,7 @@ from dbgpt.core.awel.task.base import SKIP_DATA  # isort: skip
 
 from operad.runtime.values.errors import OperadError
 
-DAGS, BLOCK = amount(300, 1500), 150
+DAGS, BLOCK = amount(300, 600), 150
 RENDEZVOUS = 10.0
 NOTHING = "nothing"
 SKIPPED = "the end was skipped"

@@ -26,6 +26,7 @@ from operad.runtime import (
     Job,
     ModelError,
     MonoModelReasoner,
+    OperatorError,
     PausedError,
     Policy,
     Reasoner,
@@ -37,8 +38,8 @@ from operad.runtime import (
 )
 from operad.runtime.durable import Ledger
 from operad.runtime.reasoning.prompt import ATTACHED_RULE, MATERIAL_BUDGET, SUMMARY_REQUEST
-from operad.runtime.testing import Fail, Hang, Say, ScriptedModel, run_on_fake_clock
-from operad.runtime.workflow.answer_stream import AnswerStream
+from operad.runtime.testing import BreakOff, Fail, Hang, Say, ScriptedModel, run_on_fake_clock
+from operad.runtime.workflow.answer_stream import AnswerStream, Writer
 from operad.runtime.workflow.chat_store import APPLICATION_ID
 from operad.runtime.workflow.memory import LEAST_TOKENS, MOST_PIECES, Memory, count_tokens
 
@@ -588,6 +589,29 @@ def test_a_generator_and_a_nested_workflow_stream_while_they_write(flow):
     assert times[1] - times[0] == 60
 
 
+def handed_off(**options):
+    triage = Operator("Choose.", id="triage", ports=["a", "b"])
+    return Workflow([triage["a"] >> Operator("A", id="a"), triage["b"] >> Operator("B", id="b")], **options)
+
+
+@pytest.mark.parametrize("port", ["a", "b"])
+@pytest.mark.parametrize("nested", [False, True])
+def test_the_last_operator_that_is_taken_streams_while_it_writes(port, nested):
+    flow = Workflow(handed_off(name="inner")) if nested else handed_off()
+    pieces, steps = [], [Say(f'{{"port": "{port}"}}'), BreakOff(after_chars=12)]
+    with ScriptedModel(steps) as model, pytest.raises(OperatorError):
+        pieces.extend(flow.stream_text("hi", model=model.model))  # keeps those before the error
+    assert pieces == ["an ", "answer ", "th"]
+
+
+def test_last_operators_that_may_both_run_do_not_stream():
+    ends = [Operator(name.upper(), id=name) for name in "ab"]
+    start = Operator("Choose.", id="triage", ports=["a", "b"])
+    both = Workflow([start["a"] >> ends[0], start >> ends[1]])
+    with ScriptedModel([]) as model:
+        assert not AnswerStream.of(both, MonoModelReasoner(model.model)).is_live
+
+
 def test_the_text_of_a_model_that_a_generator_asks_is_not_streamed():
     with ScriptedModel([Say("one two")]) as model:
         assert list(Workflow(retell, model=model.model).stream_text("x")) == ["Said: ", "ONE ", "TWO"]
@@ -673,14 +697,14 @@ def test_a_stream_of_a_workflow_that_is_nested_in_itself_ends():
 
 
 def test_the_text_of_a_fallback_is_no_part_of_the_text_before_it():
-    live = AnswerStream(("a",))
+    live = AnswerStream([Writer(("a",), streams=True)])
     assert live.next(events.TokenStreamed(text="One ", path=("a",), attempt=1)) == "One "
     assert live.next(events.FellBack(error="x", to="a constant", path=("a",), attempt=1)) == ""
     assert live.next(events.TokenStreamed(text="Spare.", path=("a",), attempt=1)) == ""
 
 
 def test_an_answer_that_begins_anew_is_told():
-    live = AnswerStream(("a",))
+    live = AnswerStream([Writer(("a",), streams=True)])
     first, second = (
         events.TokenStreamed(text=text, path=("a",), attempt=attempt)
         for attempt, text in ((1, "One two"), (2, "Three."))
@@ -692,7 +716,7 @@ def test_an_answer_that_begins_anew_is_told():
 
 
 def test_an_answer_that_begins_anew_and_repeats_the_text_goes_on_after_it():
-    live = AnswerStream(("a",))
+    live = AnswerStream([Writer(("a",), streams=True)])
     tokens = [(1, "One t"), (1, "wo"), (2, "One"), (2, " two th"), (2, "ree"), (3, "One two t"), (3, "wo"), (3, "!")]
     said = [live.next(events.TokenStreamed(text=text, path=("a",), attempt=attempt)) for attempt, text in tokens]
     assert said == ["One t", "wo", "", " th", "ree", "", "", ""]
@@ -701,7 +725,7 @@ def test_an_answer_that_begins_anew_and_repeats_the_text_goes_on_after_it():
 
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_a_long_answer_is_streamed_in_linear_time(attempts):
-    live, count, piece = AnswerStream(("a",)), 40_000, "x" * 50
+    live, count, piece = AnswerStream([Writer(("a",), streams=True)]), 40_000, "x" * 50
     streamed = [events.TokenStreamed(text=piece, path=("a",), attempt=attempt + 1) for attempt in range(attempts)]
     began = time.thread_time()
     assert sum(len(live.next(event)) for event in streamed for _ in range(count)) == count * len(piece)

@@ -12,7 +12,6 @@ from unittest.mock import AsyncMock
 import pytest
 import yaml
 
-from operad import OperadError
 from operad.configs import load
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import ToolSource
@@ -121,24 +120,6 @@ def test_execute_works_in_a_running_loop_and_may_be_awaited(names):
         return result.scratchpad, (await result).scratchpad
 
     assert asyncio.run(both()) == ("hi!", "hi!")
-
-
-@pytest.mark.parametrize("status", ["SUCCESS", "INPUT_DATA_ERROR", "JOB_TOO_COMPLICATED_ERROR"])
-def test_an_evaluator_gives_status_evaluation_and_lesson(names, status):
-    class Judge(names.EvalOperator):
-        def __init__(self):
-            self._config = names.OperatorConfig(id="judge", instruction="", actions=[])
-
-        async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
-            found = {"status": names.WorkflowStatus[status], "evaluation": "seen", "lesson": "louder"}
-            return names.WorkflowMessage(payload={"scratchpad": workflow_messages[0].scratchpad, **found})
-
-    workflow = names.DbgptWorkflow()
-    workflow.add_operator(shouting(names)("first"))
-    workflow.set_evaluator(Judge())
-    result = workflow.execute(job=job(names), reasoner=AsyncMock())
-    assert (result.scratchpad, result.status.value, result.evaluation) == ("hi!", status, "seen")
-    assert result.get_payload()["status"] is names.WorkflowStatus[status]
 
 
 def test_the_evaluator_of_chat2graph_reads_its_verdict_from_json_and_asks_again_without_it(names):
@@ -308,32 +289,9 @@ def test_the_reasoners_answer_a_task_of_chat2graph(names, kind, said):
         assert asyncio.run(getattr(names, kind)(model.model).infer(task=task)) == "fig"
 
 
-def test_jsons_between_markers_are_read_one_by_one(names):
-    good, bad = names.parse_jsons('<a>{"x": [1,],}</a> and <a>{</a>', "<a>", "</a>")
-    assert (good, type(bad).__name__) == ({"x": [1]}, "JSONDecodeError")
-
-
 def test_settings_are_read_from_the_environment(names, monkeypatch):
     monkeypatch.setenv("LLM_NAME", "fig-1")
     assert (names.SystemEnv.LLM_NAME, names.SystemEnv.LIFE_CYCLE, names.SystemEnv.UNSET) == ("fig-1", 3, None)
-
-
-def test_two_tools_of_one_name_with_one_function_are_one_and_with_two_functions_an_error(names):
-    async def other(path: str) -> str:
-        return path
-
-    def run(*functions):
-        action = names.Action(id="a", name="read", tools=[names.Tool("read", "Read.", each) for each in functions])
-        operator = names.Operator(names.OperatorConfig(instruction="Read.", actions=[action]))
-        workflow = names.DbgptWorkflow()
-        workflow.add_operator(operator)
-        reasoner = ScriptedReasoner("done")
-        workflow.execute(job=job(names), reasoner=reasoner)
-        return [tool.name for tool in reasoner.tasks[0].tools]
-
-    assert run(read, read) == ["read"]
-    with pytest.raises(OperadError, match="two tools are named 'read'"):
-        run(read, other)
 
 
 def answer(form):

@@ -2,6 +2,7 @@ import datetime
 import io
 import logging
 import os
+import re
 import sqlite3
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 from operad.runtime import Documents, FileDescriptor, InputError, MissingExtraError
 from operad.runtime.knowledge import documents, extract, folders, readers
 from operad.runtime.knowledge.passage_index import IndexedFile, IndexedPassage, PassageIndex
+from operad.runtime.values.pip import pip_install
 
 ENGLISH = "# Guide\n\nWelcome to the orchard.\n\n## Picking figs\n\nFigs are ripe when they droop.\n"
 CHINESE = "# 手册\n\n## 安装\n\n先下载安装包，再运行安装程序。\n\n## 退款\n\n退款在七天之内到账。\n"
@@ -459,7 +461,7 @@ def test_without_the_extra_files_that_need_it_are_an_error_that_says_what_to_ins
     monkeypatch.setattr(extract, "find_spec", lambda package: None)
     assert sources(base, "figs") == ["docs/a.txt:1"]
     folder({name: b"any"})
-    with pytest.raises(MissingExtraError, match=rf"{packages}: pip install 'operad\[documents\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"{packages}: {pip_install('documents')}")):
         base.retrieve("figs")
     with pytest.raises(MissingExtraError):
         Documents(folder({}))

@@ -1,6 +1,7 @@
 """Both engines do the same: the schedule decides what runs, an engine only carries it out.
 
-Tests of the schedule, of rounds and policies run on the built-in engine by default, and on both where slow tests run.
+Tests of the schedule, of rounds and policies run on the built-in engine alone. test_joins_properties.py compares both on
+random graphs, ports, joins and rounds.
 """
 
 from __future__ import annotations

@@ -71,6 +71,7 @@ EXAMPLES = [
             judges=("j",),
             instructions={"a": "Do."},
             engine="dbgpt",
+            inputs={"city": "Oslo"},
         ),
         {
             "workflow": "w",
@@ -80,6 +81,7 @@ EXAMPLES = [
             "instructions": {"a": "Do."},
             "engine": "dbgpt",
             "ports": {},
+            "inputs": {"city": "Oslo"},
         },
     ),
     (
@@ -150,6 +152,7 @@ EXAMPLES = [
                     "files": [],
                     "inputs": {},
                     "turns": [],
+                    "started_by": "",
                     "parent_id": "J",
                     "completion_criteria": "",
                     "dependencies": ["b"],
@@ -169,7 +172,7 @@ EXAMPLES = [
     (events.TaskBuilt(task={"instruction": "i"}), {"task": {"instruction": "i"}}),
     (
         events.ModelAsked(call_id="c", model="m", messages=({"role": "user", "content": "hi"},), tools=("t",)),
-        {"call_id": "c", "model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": ["t"]},
+        {"call_id": "c", "model": "m", "messages": [{"role": "user", "content": "hi"}], "tools": ["t"], "provider": ""},
     ),
     (
         ModelAnswered(
@@ -246,7 +249,10 @@ EXAMPLES = [
         events.Interrupted(interrupt_id="a#2", question="Which?", schema={"enum": [1, {"odd": (Odd(),)}]}),
         {"interrupt_id": "a#2", "question": "Which?", "schema": {"enum": [1, {"odd": ["odd"]}]}},
     ),
-    (events.Resumed(interrupt_id="a#2", seconds=1.0), {"interrupt_id": "a#2", "seconds": 1.0}),
+    (
+        events.Resumed(interrupt_id="a#2", seconds=1.0, by="ada"),
+        {"interrupt_id": "a#2", "seconds": 1.0, "by": "ada"},
+    ),
 ]
 STAMP = {"run_id": "run", "path": ["each[2]", "op"], "operator_id": "op", "round": 2, "attempt": 3, "seq": 1}
 

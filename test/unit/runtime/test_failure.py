@@ -61,6 +61,12 @@ def side_by_side(engine, *operators, **options):
     return workflow
 
 
+async def soon():
+    """Fail when the others are at work."""
+    await asyncio.sleep(1)
+    raise ValueError("wrong")
+
+
 def fails(workflow, error: Any = OperatorError, reasoner: Any = NOBODY) -> Any:
     with pytest.raises(error) as raised:
         run_on_fake_clock(workflow.aexecute(JOB, reasoner))
@@ -112,10 +118,6 @@ def test_causes_are_chained_through_nested_workflows_and_maps(engine):
 
 
 def test_an_error_names_the_siblings_that_were_stopped_for_it(engine):
-    async def soon():
-        await asyncio.sleep(1)
-        raise ValueError("wrong")
-
     async def late():
         await asyncio.sleep(100)
 
@@ -131,10 +133,6 @@ def test_an_error_names_the_siblings_that_were_stopped_for_it(engine):
 
 
 def test_of_many_that_were_stopped_the_text_names_the_first(engine):
-    async def soon():
-        await asyncio.sleep(1)
-        raise ValueError("wrong")
-
     late = [Echo(f"late{n}", lambda: asyncio.sleep(100)) for n in range(20)]
     error = fails(side_by_side(engine, Echo("a", soon), *late))
     assert len(error.cancelled) == 20
@@ -153,10 +151,6 @@ def test_one_that_lost_a_race_in_an_earlier_round_was_not_stopped_for_an_error(e
 
 
 def test_the_first_error_counts_and_later_ones_do_not_hide_it(engine, caplog):
-    async def soon():
-        await asyncio.sleep(1)
-        raise ValueError("the first")
-
     async def broken():
         try:
             await asyncio.sleep(100)
@@ -164,16 +158,12 @@ def test_the_first_error_counts_and_later_ones_do_not_hide_it(engine, caplog):
             raise KeyError("in the clean-up")
 
     error = fails(side_by_side(engine, Echo("a", soon), Echo("b", broken)))
-    assert str(error.__cause__) == "the first"
+    assert str(error.__cause__) == "wrong"
     assert "never retrieved" not in caplog.text
 
 
 def test_what_is_stopped_is_awaited_and_its_clean_up_runs(engine):
     cleaned = []
-
-    async def soon():
-        await asyncio.sleep(1)
-        raise ValueError("wrong")
 
     async def tidy():
         try:
@@ -367,42 +357,34 @@ async def test_cancelling_leaves_a_model_that_says_nothing(engine, cancel):
         await model.aclose()
 
 
-async def test_cancelling_ends_an_async_tool(engine, cancel):
-    began, cleaned = asyncio.Event(), []
+class Rest:
+    """Work that has begun, and that is cleaned up when it is cancelled, which may take some seconds."""
 
-    async def rest() -> str:
-        """Rest."""
-        began.set()
+    def __init__(self, cleaning=0.0):
+        self.began, self.cleaned, self.cleaning = asyncio.Event(), 0, cleaning
+
+    async def __call__(self):
+        self.began.set()
         try:
             await asyncio.sleep(100)
         finally:
-            cleaned.append("rest")
-        return "rested"
-
-    with ScriptedModel([CallTools([("rest", {})])]) as scripted:
-        model = scripted.model
-        await cancel(chain(engine, asks([Tool.of(rest)])), began.wait, MonoModelReasoner(model))
-        await model.aclose()
-    assert cleaned == ["rest"]
+            await asyncio.sleep(self.cleaning)
+            self.cleaned += 1
 
 
-async def test_cancelling_ends_an_async_tool_that_has_a_time_limit(engine, cancel):
-    began, cleaned = asyncio.Event(), []
+@pytest.mark.parametrize("timeout", [None, 50])
+async def test_cancelling_ends_an_async_tool(engine, cancel, timeout):
+    work = Rest()
 
-    async def rest() -> str:
+    async def rest() -> None:
         """Rest."""
-        began.set()
-        try:
-            await asyncio.sleep(100)
-        finally:
-            cleaned.append("rest")
-        return "rested"
+        await work()
 
     with ScriptedModel([CallTools([("rest", {})])]) as scripted:
         model = scripted.model
-        await cancel(chain(engine, asks([Tool.of(rest, timeout=50)])), began.wait, MonoModelReasoner(model))
+        await cancel(chain(engine, asks([Tool.of(rest, timeout=timeout)])), work.began.wait, MonoModelReasoner(model))
         await model.aclose()
-    assert cleaned == ["rest"]
+    assert work.cleaned == 1
 
 
 @pytest.mark.parametrize("timeout", [None, 50])
@@ -467,17 +449,12 @@ async def test_cancelling_ends_a_retry_that_waits(engine, cancel, monkeypatch):
 
 
 async def test_cancelling_ends_what_waits_for_a_place(engine, cancel):
-    began = asyncio.Event()
-
-    async def rest():
-        began.set()
-        await asyncio.sleep(100)
-
+    rest = Rest()
     workflow = side_by_side(engine, Echo("a", rest), Echo("b", rest), Echo("c", rest), limits=Limits(concurrency=1))
-    await cancel(workflow, began.wait)
+    await cancel(workflow, rest.began.wait)
     quick = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY))  # nothing holds the place any more
-    began.clear()
-    await asyncio.wait_for(began.wait(), RENDEZVOUS)
+    rest.began.clear()
+    await asyncio.wait_for(rest.began.wait(), RENDEZVOUS)
     quick.cancel()
     await asyncio.wait([quick])
 
@@ -491,20 +468,10 @@ async def test_cancelling_ends_what_waits_for_an_endpoints_limits(engine, cancel
 
 
 async def test_cancelling_waits_for_the_clean_up(engine, cancel):
-    began, cleaned = asyncio.Event(), []
-
-    async def rest():
-        began.set()
-        try:
-            await asyncio.sleep(100)
-        finally:
-            await asyncio.sleep(0.05)
-            cleaned.append("rest")
-
-    policy = Policy(timeout=Timeout(run=50))
+    rest, policy = Rest(0.05), Policy(timeout=Timeout(run=50))
     inner = side_by_side(engine, Echo("i", rest), name="inner", policy=policy)
-    await cancel(side_by_side(engine, inner, Echo("b", rest), policy=policy), began.wait)
-    assert cleaned == ["rest", "rest"]
+    await cancel(side_by_side(engine, inner, Echo("b", rest), policy=policy), rest.began.wait)
+    assert rest.cleaned == 2
 
 
 async def test_an_error_in_a_clean_up_is_not_left_lying_about(engine, cancel, caplog):
@@ -524,13 +491,8 @@ async def test_an_error_in_a_clean_up_is_not_left_lying_about(engine, cancel, ca
 
 
 async def test_a_cancelled_run_says_so_at_its_end(engine, cancel):
-    began, heard = asyncio.Event(), []
-
-    async def rest():
-        began.set()
-        await asyncio.sleep(100)
-
-    await cancel(chain(engine, Echo("a", rest), listeners=[heard.append]), began.wait)
+    rest, heard = Rest(), []
+    await cancel(chain(engine, Echo("a", rest), listeners=[heard.append]), rest.began.wait)
     assert [type(event) for event in heard[-2:]] == [events.OperatorCancelled, events.RunFailed]
 
 
@@ -563,15 +525,10 @@ def test_a_run_of_another_event_loop_has_ended_when_it_is_cancelled(engine):
 
 
 async def test_cancelling_what_does_not_run_is_an_error_with_a_near_name(engine):
-    began = asyncio.Event()
-
-    async def rest():
-        began.set()
-        await asyncio.sleep(100)
-
+    rest = Rest()
     workflow = chain(engine, Echo("a", rest))
     running = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id="monday"))
-    await began.wait()
+    await rest.began.wait()
     with pytest.raises(OperadError, match=r"no run with the id 'mondai' is in progress \(did you mean 'monday'\?\)"):
         await workflow.cancel("mondai")
     running.cancel()

@@ -53,7 +53,6 @@ from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.reasoning.prompt import INSIGHTS_RULE, render
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.message import NO_USAGE
-from operad.runtime.values.words import similarity, words
 
 ERROR, SUCCESS = WorkflowStatus.EXECUTION_ERROR, WorkflowStatus.SUCCESS
 GOAL = "Write a SQL query on the orders table: revenue per month."
@@ -63,37 +62,6 @@ LESSON = "Leave cancelled orders out."
 
 
 # Words and likeness
-
-
-@pytest.mark.parametrize(
-    ("text", "expected"),
-    [
-        ("Straße, STRASSE!", ["strasse", "strasse"]),
-        ("snake_case v2.4", ["snake", "case", "v2", "4"]),
-        ("审查合同", ["审查", "查合", "合同"]),
-        ("用Go写", ["用", "go", "写"]),
-        ("…!", []),
-    ],
-)
-def test_words_are_casefolded_and_chinese_counts_in_pairs(text, expected):
-    assert words(text) == expected
-
-
-def test_texts_are_as_alike_as_their_words_are():
-    assert similarity(GOAL, GOAL.upper()) == pytest.approx(1)
-    assert similarity("a b", "b a") == pytest.approx(1)
-    assert similarity(GOAL, "审查合同") == 0
-    assert similarity("", "") == similarity("", "word") == similarity("!", "?") == 0
-    assert similarity("word", "word " * 1000) == pytest.approx(1)
-    assert similarity("审查这份合同", "请审查合同") > 0.3 > similarity("审查这份合同", "写一份周报")
-
-
-def test_a_word_that_is_said_again_and_again_does_not_drown_the_others():
-    assert similarity("order order order order order revenue", "order revenue") > 0.85
-
-
-def test_long_words_say_more_than_short_ones():
-    assert similarity("the revenue", "a revenue") > similarity("the revenue", "the parcels")
 
 
 def test_a_job_is_about_its_goal_and_context_shortened_and_fit_for_a_file():
@@ -132,11 +100,6 @@ def counts(entries):
     return {e.key: (e.used, e.helped) for e in entries}
 
 
-def test_what_was_shown_is_counted_and_what_is_gone_is_not():
-    after = Experience(shown={"k": (2, 1), "gone": (1, 1)}).after("op", [entry()], now=5.0)
-    assert after == [entry(used=3, helped=2, seen=5.0)]
-
-
 @pytest.mark.parametrize(
     ("before", "shown", "useless"),
     [((1, 1), (1, 0), False), ((1, 1), (2, 0), True), ((2, 2), (1, 0), False), ((2, 2), (2, 0), True), ((0, 0), (2, 0), False)],
@@ -162,16 +125,6 @@ def test_the_same_lesson_on_a_job_like_the_first_is_one_entry():
     again = Experience(lessons={(ALIKE, "leave CANCELLED orders out"): True, (UNLIKE, LESSON): False})
     after = again.after("op", [entry()], now=2.0)
     assert sorted((e.about, e.used, e.helped) for e in after) == [(UNLIKE, 1, 0), (GOAL, 2, 2)]
-
-
-def test_a_lesson_that_was_shown_and_given_again_counts_once_as_no_help():
-    run = Experience(shown={"k": (1, 0)}, lessons={(GOAL, LESSON): True})
-    assert counts(run.after("op", [entry()], now=1.0)) == {"k": (2, 1)}
-
-
-def test_a_lesson_given_twice_in_a_run_counts_once():
-    run = Experience(lessons={(GOAL, LESSON): True, (ALIKE, LESSON.upper()): True})
-    assert list(counts(run.after("op", [], now=1.0)).values()) == [(1, 1)]
 
 
 def test_lessons_without_a_word_are_told_apart():
@@ -203,11 +156,6 @@ def test_of_very_many_lessons_of_one_run_the_last_ones_are_taken():
     lessons = {(GOAL, f"lesson {n}"): True for n in range(MOST_PER_OPERATOR + 50)}
     texts = {e.text for e in Experience(lessons=lessons).after("op", [], now=1.0)}
     assert texts == {f"lesson {n}" for n in range(50, MOST_PER_OPERATOR + 50)}
-
-
-def test_the_best_come_first():
-    entries = [entry("bad", used=4, helped=2), entry("old", used=4, helped=4), entry("new", used=4, helped=4, seen=9.0)]
-    assert list(counts(Experience().after("op", entries, now=1.0))) == ["new", "old", "bad"]
 
 
 # Stores

@@ -158,7 +158,7 @@ def play(
     return here
 
 
-@examples(200, 4000)
+@examples(200, 1000)
 @given(graphs(), orders)
 def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, order: Random) -> None:
     progress = Progress(plan_of(graph))
@@ -172,7 +172,7 @@ def test_after_every_step_the_scheduler_says_what_the_rules_say(graph: Graph, or
     assert ended.ended.keys() == start.to_the_end(lambda node: graph[node].choices[0]).ended.keys()
 
 
-@examples(100, 1500)
+@examples(100, 500)
 @given(graphs(), orders)
 def test_a_later_round_of_the_scheduler_goes_on_from_what_is_kept(graph: Graph, order: Random) -> None:
     plan = plan_of(graph)
@@ -398,7 +398,7 @@ def check_one_round(engine: type[Workflow], graph: Graph) -> None:
     event("some are stopped" if notes.left else "none is stopped")
 
 
-@examples(100, 1000)
+@examples(100, 300)
 @given(graphs())
 def test_a_run_does_what_the_rules_say(graph: Graph) -> None:
     check_one_round(BuiltinWorkflow, graph)
@@ -458,7 +458,7 @@ def check_rounds(engine: type[Workflow], graph: Graph) -> None:
     check_result(graph, ended, texts, None, said)
 
 
-@examples(100, 900)
+@examples(100, 300)
 @given(graphs(9))
 def test_a_later_round_runs_what_was_blamed_and_what_depends_on_it(graph: Graph) -> None:
     check_rounds(BuiltinWorkflow, graph)
@@ -515,7 +515,7 @@ def of_arms(graph: Graph, routers: int) -> Graph:
     ]
 
 
-@examples(60, 400)
+@examples(60, 150)
 @given(graphs(8))
 def test_a_join_that_a_check_objects_to_runs_for_no_choice_of_ports(graph: Graph) -> None:
     graph = of_arms(graph, routers=8)
@@ -524,7 +524,7 @@ def test_a_join_that_a_check_objects_to_runs_for_no_choice_of_ports(graph: Graph
     assert not refused or not any(refused & set(ran) for ran in runs_with(graph))
 
 
-@examples(60, 400)
+@examples(60, 150)
 @given(graphs(8))
 def test_with_one_router_a_check_finds_every_join_that_runs_for_no_choice_of_ports(graph: Graph) -> None:
     graph = of_arms(graph, routers=1)

@@ -183,7 +183,7 @@ async def test_a_sub_job_bears_what_the_split_says_and_what_the_job_has():
     job = Job(goal="g", id="J", session_id="s", inputs={"n": 1})
     await team.leader.aexecute(job)
     [call] = team.calls
-    assert call.job.model_dump(exclude={"files", "turns"}) == {
+    assert call.job.model_dump(exclude={"files", "turns", "started_by"}) == {
         "id": "a", "goal": "Look.", "context": "Here.", "completion_criteria": "Three finds.", "session_id": "s",
         "inputs": {"n": 1}, "parent_id": "J", "dependencies": (), "assigned_expert_name": "X",
     }  # fmt: skip

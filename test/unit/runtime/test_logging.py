@@ -4,12 +4,10 @@ import ast
 import io
 import json
 import logging
-import sys
 from pathlib import Path
 
 import pytest
 
-from operad.cli import main as cli
 from operad.runtime import BuiltinWorkflow, Job, OperatorError, WorkflowStatus, events
 from operad.runtime.observe.logs import JsonFormatter, RunFilter, log_event
 from operad.runtime.testing import Fail, Say, ScriptedModel, ScriptedReasoner
@@ -119,24 +117,12 @@ async def test_failures_are_warnings(lines):
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, tmp_path, monkeypatch):
     """Runs the command in a folder with expert.yaml: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", CANARY)
     (tmp_path / "expert.yaml").write_text(EXPERT)
     root, ours = logging.getLogger(), logging.getLogger("operad")
     before = root.handlers[:], root.level, ours.level
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        status = 0
-        try:
-            cli.main()
-        except SystemExit as exit_:
-            status = exit_.code
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
     yield operad
     root.handlers[:], level, ours_level = before
     root.setLevel(level)

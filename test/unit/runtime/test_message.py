@@ -143,6 +143,7 @@ def test_a_job_needs_a_goal_and_nothing_else():
         "files": (),
         "inputs": {},
         "turns": (),
+        "started_by": "",
     }
     with pytest.raises(ValidationError, match="goal\n  Field required"):
         Job.model_validate({})

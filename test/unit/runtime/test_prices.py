@@ -8,7 +8,6 @@ from typing import Any
 
 import pytest
 
-from operad.cli import main as cli
 from operad.cli.progress import RunView, used
 from operad.configs import load
 from operad.operators import Operator, OperatorConfig
@@ -420,23 +419,13 @@ FREE_TO_READ = "127.0.0.1: {llama: {prompt: 0, completion: 100_000}}"
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
+def operad(operad, tmp_path, monkeypatch):
     """Runs the command in a folder with ``expert.yaml``: exit status, stdout, stderr."""
-    monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("OPENAI_API_KEY", "sk-of-a-test")
     for name in ("OPERAD_PRICES", "XDG_CONFIG_HOME", "OPERAD_MODEL", "OPENAI_BASE_URL", "OPERAD_DB"):
         monkeypatch.setenv(name, "")  # restored afterwards, whatever --prices does
     monkeypatch.setenv("HOME", str(tmp_path))
     (tmp_path / "expert.yaml").write_text(EXPERT)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

@@ -281,6 +281,9 @@ def test_an_unknown_operator_of_a_result_is_told_with_near_names():
         InputError, match=r"no operator has the id 'fact' \(did you mean 'facts'\?\); the workflow has: facts, count"
     ):
         _ = result["fact"]
+    outer = Workflow([Workflow(facts >> count, name="inner")]).run("a")
+    with pytest.raises(InputError, match=r"inside 'inner'.* OperatorFinished"):
+        _ = outer["inner/facts"]
 
 
 async def test_an_operator_thinks_with_its_own_model_and_a_workflow_inside_too():

@@ -748,3 +748,32 @@ async def test_leaving_a_stream_of_text_cancels_the_run():
         await stream.aclose()
     with pytest.raises(InputError, match="no run with the id 'left' is in progress"):
         workflow.questions("left")
+
+
+# Result
+
+
+def test_a_stream_that_was_read_to_its_end_has_the_result(engine):
+    async def ask() -> int:
+        return 1 + await interrupt("How many?", int)
+
+    stream = engine(ask).stream(JOB, only=events.Interrupted)
+    with pytest.raises(InputError, match="read its events to their end"):
+        _ = stream.result
+    for event in stream:
+        stream.answer({event.interrupt_id: 2})
+    assert (stream.result.output, stream.result.accepted, stream.result.rounds) == (3, True, 1)
+
+
+async def test_a_stream_that_was_left_or_failed_has_no_result(engine):
+    def fail() -> str:
+        raise ValueError("no")
+
+    left, failed = engine(lambda: "a").stream(JOB), engine(fail).stream(JOB)
+    async with left:
+        await anext(left)
+    with pytest.raises(OperatorError):
+        _ = [event async for event in failed]
+    for stream in (left, failed):
+        with pytest.raises(InputError):
+            _ = stream.result

@@ -43,6 +43,7 @@ from operad.runtime import (
     WorkflowMessage,
     WorkflowStatus,
     events,
+    interrupt,
 )
 from operad.runtime.events import emit
 from operad.runtime.observe.tracing import OpenTelemetryListener, trace_id_of
@@ -225,7 +226,7 @@ async def test_models_and_tools_are_told_in_the_words_of_openinference(written):
     assert written["workflow"].attributes["operad.usage.calls"] == 2
 
 
-async def test_names_and_numbers_are_told_in_the_words_of_opentelemetry_too(written):
+async def test_names_numbers_and_messages_are_told_in_the_words_of_opentelemetry_too(written):
     await asks_with_a_tool(written, CallTools([("temperature", {"city": "Rome"})]), Say("It is 21."))
 
     def told(span):
@@ -238,15 +239,34 @@ async def test_names_and_numbers_are_told_in_the_words_of_opentelemetry_too(writ
         "input_tokens": written.named("scripted")[0].attributes["llm.token_count.prompt"],
         "output_tokens": written.named("scripted")[0].attributes["llm.token_count.completion"],
     }
+    call = {"type": "tool_call", "id": None, "name": "temperature", "arguments": '{"city": "Rome"}'}
+    assert json.loads(first.pop("output.messages")) == [
+        {"role": "assistant", "parts": [call], "finish_reason": "tools"}
+    ]
+    system, *_ = json.loads(first.pop("input.messages"))
+    assert system == {"role": "system", "parts": [{"type": "text", "content": "Answer."}]}
+    *_, result = json.loads(second["input.messages"])
+    assert (result["role"], result["parts"][0]["type"], result["parts"][0]["response"]) == (
+        "tool",
+        "tool_call_response",
+        "21",
+    )
     assert first == {
         "operation.name": "chat",
+        "provider.name": "127.0.0.1",
         "request.model": "scripted",
         "response.finish_reasons": ("tools",),
         "usage.cache_read.input_tokens": 0,
         "usage.cache_creation.input_tokens": 0,
         "conversation.id": second["conversation.id"],
     }
-    assert told(written["temperature"]) == {"operation.name": "execute_tool", "tool.name": "temperature"}
+    assert told(written["temperature"]) == {
+        "operation.name": "execute_tool",
+        "tool.name": "temperature",
+        "tool.call.arguments": '{"city": "Rome"}',
+        "tool.call.result": "21",
+        "conversation.id": second["conversation.id"],
+    }
     assert {name: told(written["ask"])[name] for name in ("operation.name", "agent.name")} == {
         "operation.name": "invoke_agent",
         "agent.name": "ask",
@@ -452,6 +472,17 @@ async def test_a_run_that_is_cancelled_leaves_no_span_open(written):
     assert written["a"].attributes["operad.state"] == "stopped"
     assert written["a"].status.status_code is StatusCode.UNSET
     assert written["workflow"].status.status_code is StatusCode.ERROR
+
+
+async def test_a_run_that_ends_while_it_waits_for_a_person_is_no_error(written):
+    run = chain(Do("a", lambda: interrupt("Go on?")), listeners=[written.listener()])
+    stream = run.stream(JOB, ScriptedReasoner([]))
+    async for event in stream:
+        if isinstance(event, events.Interrupted):
+            break
+    await stream.aclose()  # as a server does that shuts down
+    assert written["workflow"].attributes["operad.state"] == "asks"
+    assert written["workflow"].status.status_code is StatusCode.UNSET
 
 
 # What is left out

@@ -13,26 +13,15 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
-from itertools import count
 from typing import Any
 
 import pytest
 
 from operad import Map, operator
 from operad.runtime.events import (
-    Event,
     ModelAnswered,
-    OperatorCancelled,
-    OperatorFailed,
-    OperatorFinished,
-    OperatorKept,
-    OperatorStarted,
-    RoundFinished,
     RoundStarted,
-    RunFailed,
-    RunFinished,
     RunStarted,
-    TokenStreamed,
     emit,
 )
 from operad.runtime.graph.operator import BaseOperator
@@ -168,10 +157,6 @@ def ids(operators: Sequence[Any]) -> list[str]:
 
 async def run(workflow: Workflow, **options: Any) -> WorkflowMessage:
     return await asyncio.wait_for(workflow.aexecute(JOB, REASONER, **options), RENDEZVOUS)
-
-
-async def events_of(workflow: Workflow) -> list[Event]:
-    return [event async for event in workflow.stream(JOB, REASONER)]
 
 
 # Shapes
@@ -634,27 +619,6 @@ def test_a_broken_workflow_can_be_mended_and_run(new: Make) -> None:
 # Failure and cancellation
 
 
-@pytest.mark.parametrize(
-    "error", [RuntimeError("once"), ValueError("bad"), StopAsyncIteration(), TimeoutError(), RecursionError("deep")]
-)
-@pytest.mark.parametrize("door", [Workflow.execute, lambda *args: asyncio.run(Workflow.aexecute(*args))])
-def test_an_operators_error_is_named_chained_and_never_tried_again(
-    new: Make, error: Exception, door: Callable[..., WorkflowMessage]
-) -> None:
-    async def fail(call: Call) -> str:
-        raise error
-
-    b = Say("b", fail)
-    workflow = new({"a": "", "b": "a", "c": "b"}, b, name="wf")
-
-    with pytest.raises(OperatorError, match="operator 'b' of workflow 'wf' failed on attempt 1") as caught:
-        door(workflow, JOB, REASONER)
-
-    assert caught.value.__cause__ is error
-    assert (caught.value.operator_id, caught.value.attempt) == ("b", 1)
-    assert len(b.calls) == 1
-
-
 async def test_an_answer_that_is_no_message_is_an_operator_error(new: Make) -> None:
     async def nonsense(call: Call) -> Any:
         return {"scratchpad": "?"}
@@ -873,15 +837,6 @@ def test_eight_threads_with_loops_of_their_own_share_one_workflow(new: Make) -> 
 # Rounds
 
 
-async def test_without_fault_there_is_one_round(new: Make) -> None:
-    a, judge = Say("a"), Judge(PRAISE)
-
-    message = await run(new({"a": ""}, a, judge=judge, max_rounds=5))
-
-    assert (message.status, message.evaluation, message.scratchpad) == (WorkflowStatus.SUCCESS, "good", "a")
-    assert len(a.calls) == len(judge.calls) == 1
-
-
 async def test_the_verdict_bears_what_it_judged_unless_it_says_otherwise(new: Make) -> None:
     async def give(call: Call) -> WorkflowMessage:
         return WorkflowMessage(scratchpad="text", outputs={"x": 1, "y": 1})
@@ -903,64 +858,6 @@ async def test_the_evaluator_sees_all_tails_in_order_of_adding(new: Make) -> Non
     assert [part.operator_id for part in message.parts] == ["q", "p"]
 
 
-@pytest.mark.parametrize(
-    ("blame", "again"),
-    [
-        pytest.param(["a"], "abd", id="the blamed one and all that depends on it"),
-        pytest.param(["d"], "d", id="the tail alone"),
-        pytest.param(["b", "c"], "bcd", id="two"),
-        pytest.param(["e"], "ed", id="a second root"),
-        pytest.param([], "abcde", id="nobody is blamed, so everyone is"),
-        pytest.param(["nobody"], "abcde", id="nobody known is blamed, so everyone is"),
-    ],
-)
-async def test_a_fault_runs_the_blamed_operators_and_their_descendants_again(
-    new: Make, blame: list[str], again: str
-) -> None:
-    calls = count()
-
-    async def numbered(call: Call) -> str:
-        return f"{next(calls)}"
-
-    operators = {op_id: Say(op_id, numbered) for op_id in "abcde"}
-    judge = Judge(fault("do better", *blame), PRAISE)
-    workflow = new({"a": "", "b": "a", "c": "", "e": "", "d": "bce"}, *operators.values(), judge=judge, max_rounds=3)
-
-    message = await run(workflow)
-
-    assert message.status is WorkflowStatus.SUCCESS
-    assert len(judge.calls) == 2
-    assert {op_id for op_id, operator in operators.items() if len(operator.calls) == 2} == set(again)
-    told = {op_id for op_id in again if operators[op_id].calls[1].lesson == "do better"}
-    assert told == (set(blame) & set("abcde") or set("abcde"))
-
-
-async def test_an_operator_with_the_same_input_as_before_keeps_its_message(new: Make) -> None:
-    operators = {op_id: Say(op_id) for op_id in "abc"}  # which always say the same
-    heard: list[Event] = []
-    judge = Judge(fault("better", "a"), PRAISE)
-    workflow = new({"a": "", "b": "a", "c": "b"}, *operators.values(), judge=judge, listeners=[heard.append])
-
-    message = await run(workflow)
-
-    assert (message.status, message.scratchpad) == (WorkflowStatus.SUCCESS, "c(b(a))")
-    assert {op_id: len(operator.calls) for op_id, operator in operators.items()} == {"a": 2, "b": 1, "c": 1}
-    kept = [(event.path, event.round) for event in heard if isinstance(event, OperatorKept)]
-    assert kept == [(("b",), 2), (("c",), 2)]
-
-
-@pytest.mark.parametrize("max_rounds", [1, 2, 4])
-async def test_rounds_are_bounded_and_the_last_verdict_stands(new: Make, max_rounds: int) -> None:
-    a = Say("a")
-    judge = Judge(*(fault(f"lesson {n}", "a") for n in range(9)))
-
-    message = await run(new({"a": ""}, a, judge=judge, max_rounds=max_rounds))
-
-    assert message.status is WorkflowStatus.EXECUTION_ERROR
-    assert message.lesson == f"lesson {max_rounds - 1}"
-    assert len(a.calls) == len(judge.calls) == max_rounds
-
-
 @pytest.mark.parametrize("status", [WorkflowStatus.INPUT_DATA_ERROR, WorkflowStatus.JOB_TOO_COMPLICATED_ERROR])
 async def test_faults_that_are_not_the_operators_end_the_run(new: Make, status: WorkflowStatus) -> None:
     judge = Judge(WorkflowMessage(status=status, lesson="split it"))
@@ -971,21 +868,6 @@ async def test_faults_that_are_not_the_operators_end_the_run(new: Make, status: 
     assert len(judge.calls) == 1
 
 
-async def test_lessons_add_up_without_doubles(new: Make) -> None:
-    a = Say("a")
-    judge = Judge(fault("one"), fault("two"), fault("one"), fault(""), PRAISE)
-
-    await run(new({"a": ""}, a, judge=judge, max_rounds=9), lesson="zero")
-
-    assert [call.lesson for call in a.calls] == [
-        "zero",
-        "zero\none",
-        "zero\none\ntwo",
-        "zero\ntwo\none",
-        "zero\ntwo\none\nbad",
-    ]
-
-
 async def test_one_run_learns_nothing_from_another(new: Make) -> None:
     a, judge = Say("a"), Judge(fault("one", "a"), PRAISE, PRAISE)
     workflow = new({"a": ""}, a, judge=judge, max_rounds=2)
@@ -994,18 +876,6 @@ async def test_one_run_learns_nothing_from_another(new: Make) -> None:
     await run(workflow)
 
     assert [(call.lesson, len(call.messages)) for call in a.calls] == [(None, 0), ("one", 0), (None, 0)]
-
-
-async def test_an_error_names_the_round_it_was_made_in(new: Make) -> None:
-    async def fail(call: Call) -> str:
-        raise ValueError(call.lesson)
-
-    workflow = new({"a": ""}, Say("a", fail), max_rounds=2)
-
-    with pytest.raises(OperatorError, match="failed on attempt 1 of round 2: ValueError: a failed: Val") as caught:
-        await run(workflow)
-
-    assert (caught.value.attempt, caught.value.round) == (1, 2)
 
 
 async def test_usage_adds_up_over_operators_evaluator_and_rounds(new: Make) -> None:
@@ -1028,131 +898,7 @@ async def test_usage_adds_up_over_operators_evaluator_and_rounds(new: Make) -> N
     assert b.calls[0].messages[0].usage == Usage(calls=2, prompt_tokens=15, completion_tokens=1, seconds=0.5)
 
 
-# Events
-
-
-async def test_a_stream_tells_the_run_in_typed_events_numbered_without_gaps(new: Make) -> None:
-    async def talk(call: Call) -> str:
-        emit(TokenStreamed(text="hel"))
-        await asyncio.to_thread(emit, TokenStreamed(text="lo"))
-        return "hello"
-
-    judge = Judge(fault("again", "b"), PRAISE)
-    events = await events_of(new({"a": "", "b": "a"}, Say("a", talk), judge=judge, max_rounds=2, name="wf"))
-
-    assert [(type(event), event.operator_id, event.round) for event in events] == [
-        (RunStarted, "", 0),
-        (RoundStarted, "", 1),
-        (OperatorStarted, "a", 1),
-        (TokenStreamed, "a", 1),
-        (TokenStreamed, "a", 1),
-        (OperatorFinished, "a", 1),
-        (OperatorStarted, "b", 1),
-        (OperatorFinished, "b", 1),
-        (OperatorStarted, "judge", 1),
-        (OperatorFinished, "judge", 1),
-        (RoundFinished, "", 1),
-        (RoundStarted, "", 2),
-        (OperatorStarted, "b", 2),
-        (OperatorFinished, "b", 2),
-        (OperatorStarted, "judge", 2),
-        (OperatorFinished, "judge", 2),
-        (RoundFinished, "", 2),
-        (RunFinished, "", 2),
-    ]
-    assert [event.seq for event in events] == list(range(1, len(events) + 1))
-    assert len({event.run_id for event in events}) == 1
-    started, finished = events[0], events[-1]
-    assert isinstance(started, RunStarted)
-    assert (started.workflow, started.goal, started.operators) == ("wf", "goal", {"a": (), "b": ("a",)})
-    assert [e.operators for e in events if isinstance(e, RoundStarted)] == [("a", "b"), ("b",)]
-    assert [e.text for e in events if isinstance(e, TokenStreamed)] == ["hel", "lo"]
-    assert isinstance(finished, RunFinished)
-    assert (finished.message.evaluation, finished.rounds) == ("good", 2)
-
-
-async def test_a_stream_bears_the_run_id_it_was_given(new: Make) -> None:
-    events = [event async for event in new({"a": ""}).stream(JOB, REASONER, run_id="run-7")]
-
-    assert {event.run_id for event in events} == {"run-7"}
-
-
-async def test_a_failing_stream_tells_all_that_happened_and_then_raises(new: Make) -> None:
-    everyone = asyncio.Event()
-
-    async def fail(call: Call) -> str:
-        await everyone.wait()
-        raise ValueError("no")
-
-    async def wait(call: Call) -> str:
-        everyone.set()
-        await asyncio.sleep(60)
-        return ""
-
-    events: list[Event] = []
-
-    async def listen() -> None:
-        async for event in new({"a": "", "b": ""}, Say("a", fail), Say("b", wait)).stream(JOB, REASONER):
-            events.append(event)
-
-    with pytest.raises(OperatorError, match="ValueError: no"):
-        await listen()
-
-    ends = [(type(event), event.operator_id) for event in events[-3:]]
-    assert ends == [(OperatorFailed, "a"), (OperatorCancelled, "b"), (RunFailed, "")]
-    assert [event.seq for event in events] == list(range(1, len(events) + 1))
-
-
-async def test_closing_the_stream_cancels_the_run(new: Make) -> None:
-    ended = False
-
-    async def wait(call: Call) -> str:
-        nonlocal ended
-        try:
-            await asyncio.sleep(60)
-            return ""
-        finally:
-            await asyncio.sleep(0)
-            ended = True
-
-    stream = new({"a": ""}, Say("a", wait)).stream(JOB, REASONER)
-    async for event in stream:
-        if isinstance(event, OperatorStarted):
-            break
-    await asyncio.sleep(0)
-    await stream.aclose()
-
-    assert ended
-
-
-async def test_a_stream_of_a_broken_workflow_raises_what_is_wrong(new: Make) -> None:
-    with pytest.raises(InvalidError, match="no-operators"):
-        await events_of(new())
-
-
 # What importing costs
-
-
-@pytest.mark.parametrize("module", ["dbgpt", "openai", "networkx"])
-def test_importing_workflows_does_not_import(module: str) -> None:
-    code = f"import sys, operad.runtime.workflow.workflow; print({module!r} in sys.modules)"
-
-    assert _python(code).stdout == "False\n"
-
-
-def test_the_builtin_workflow_never_imports_dbgpt() -> None:
-    code = """
-import sys
-from operad.runtime.values.message import Job
-from operad.runtime.workflow.workflow import BuiltinWorkflow
-class Op:
-    def get_id(self): return "a"
-    async def execute(self, *args, **kwargs): return "said"
-workflow = BuiltinWorkflow()
-workflow.add_operator(Op())
-print(workflow.execute(Job(goal=""), None).scratchpad, "dbgpt" in sys.modules)
-"""
-    assert _python(code).stdout == "said False\n"
 
 
 def _python(code: str) -> subprocess.CompletedProcess[str]:
@@ -1194,29 +940,6 @@ async def test_an_evaluator_that_returns_text_is_an_error_and_never_the_answer(n
     workflow.set_evaluator(Say("judge"))
     with pytest.raises(OperatorError, match="an evaluator returns a message with a status, not text"):
         await workflow.aexecute(JOB, REASONER)
-
-
-async def test_the_usage_of_a_workflow_within_an_operator_counts(new: Make) -> None:
-    async def think(_: Call) -> str:
-        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=5)))
-        return "thought"
-
-    inner = new()
-    inner.add_operator(Say("inner", think))
-
-    async def delegate(call: Call) -> WorkflowMessage:
-        emit(ModelAnswered(model="m", usage=Usage(calls=1, prompt_tokens=2)))
-        return await inner.aexecute(call.job, call.reasoner)
-
-    async def pass_on(call: Call) -> WorkflowMessage:
-        return call.messages[0]
-
-    workflow = new()
-    delegating, passing = Say("outer", delegate), Say("passing", pass_on)
-    workflow.add_operator(delegating)
-    workflow.add_operator(passing, previous_ops=[delegating])
-    message = await workflow.aexecute(JOB, REASONER)
-    assert message.usage == Usage(calls=2, prompt_tokens=7)
 
 
 def test_adding_an_operator_asks_no_other_operator_for_its_id():

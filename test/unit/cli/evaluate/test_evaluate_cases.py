@@ -234,3 +234,42 @@ def test_an_expert_without_an_evaluator_needs_one_to_be_measured(operad):
     assert "has no evaluator" in str(result.exception)
     measured, requests = operad("judge", "sky.yaml", "--cases", "labelled.yaml", "--evaluator", "One sentence.")
     assert (measured.exit_code, requests) == (0, 3)
+
+
+FLOW = """
+workflow: greet
+nodes:
+  1: {type: start, variables: {name: string}}
+  2: {type: llm, after: 1, system: '', user: "Greet {{#1.name#}}."}
+  3: {type: template-transform, after: 2, variables: {said: 2.text}, template: "{{ said }}!"}
+  4: {type: end, after: 3, outputs: {text: 3.output}}
+"""
+
+
+def test_scripts_checks_and_pinned_values_of_cases_need_no_model(tmp_path, monkeypatch):
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.chdir(tmp_path)
+    script = [{"operator": "2", "text": "Hello, Ada"}]
+    job = {"name": "ada", "job": "greet", "inputs": {"name": "Ada"}}
+    cases = [
+        {**job, "script": script, "checks": [{"of": "2.text", "contains": "Ada"}, {"contains": "!"}]},
+        {
+            **job,
+            "name": "pinned",
+            "pinned": {"2": {"scratchpad": "", "outputs": {"text": "Hi"}}},
+            "expected": {"text": "Hi!"},
+        },
+        {**job, "name": "silent", "expected": {"text": "Hi!"}},
+        {**job, "name": "wrong", "script": script, "checks": [{"of": "3.output", "equals": "Bye"}]},
+    ]
+    Path("flow.yaml").write_text(FLOW)
+    Path("cases.jsonl").write_text("".join(f"{json.dumps(case)}\n" for case in cases))
+    told = CliRunner().invoke(app, ["evaluate", "cases", "flow.yaml", "--cases", "cases.jsonl", "--scripted", "--json"])
+    assert told.exit_code == 1, told.output
+    found = {case.name: case for case in EvaluationReport.load("flow.evaluation.jsonl").cases}
+    assert {name: case.passed for name, case in found.items()} == {
+        "ada": True, "pinned": True, "silent": False, "wrong": False,
+    }  # fmt: skip
+    assert found["silent"].error
+    assert [fault.operator for each in found["wrong"].evaluators for fault in each.faults] == ["3"]

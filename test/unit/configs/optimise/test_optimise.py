@@ -14,7 +14,6 @@ from typing import Any
 
 import pytest
 
-from operad.cli import main as cli
 from operad.configs import load
 from operad.configs.optimise import aoptimise
 from operad.configs.optimise.proposals import SCHEMA
@@ -532,19 +531,10 @@ async def test_numbers_that_are_none_are_refused(desk, options):
 
 
 @pytest.fixture
-def operad(desk, monkeypatch, capsys):
+def operad(operad, desk, monkeypatch):
     monkeypatch.chdir(desk)
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
-
-    def operad(*arguments):
-        monkeypatch.setattr(sys, "argv", ["operad", *map(str, arguments)])
-        with pytest.raises(SystemExit) as exit_:
-            cli.main()
-        captured = capsys.readouterr()
-        assert "Traceback" not in captured.err
-        return exit_.value.code, captured.out, captured.err
-
     return operad
 
 

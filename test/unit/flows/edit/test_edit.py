@@ -41,6 +41,8 @@ from operad.runtime.values.errors import InputError, InvalidError
 
 FLOW = b"""
 workflow: greet
+sticky_notes:
+  1: {text: Mind the **hours**.}
 nodes:
   1: {type: start, variables: [[name, string], [names, 'array[string]']]}
   2: {type: if-else, after: 1, cases: [[null, [[[name, '1'], empty]]]]}
@@ -111,6 +113,7 @@ DONE = {
         "- edge 2 → 3",
         "- edge 3 → 5",
     ],
+    'rename_node 4 "Greet a person"': ['~ node 4 +title: "Greet a person"'],
     'set 4 system "Be brief."': ['~ node 4 system: "Be kind." → "Be brief."'],
     "set 2 cases[0][1][0][1] 'not empty'": [
         '~ node 2 cases[0].conditions[0].operator: "empty" → "not empty"',
@@ -177,6 +180,9 @@ DONE = {
     "remove_output size": [
         '~ node 8 -outputs.size: "7.size"',
     ],
+    "set_note 1 color=blue": ['~ sticky note 1: "Mind the **hours**."'],
+    "set_note b Hello at=[1,2.5] size=[300,90]": ['+ sticky note b: "Hello"'],
+    "remove_note 1": ['- sticky note 1: "Mind the **hours**."'],
 }
 
 
@@ -205,6 +211,10 @@ REFUSED = {
     "add_node 9 llm inside=3": (
         "crosses-border",
         "inside: nothing can run inside '3', which is of type 'llm'; these can hold nodes: iteration, loop",
+    ),
+    "rename_node 44 x": (
+        "undefined-node",
+        "node: there is no node '44' (did you mean '4'?); there are: 1, 2, 3, 4, 5, 6, 6-1, 6-2 and 2 more",
     ),
     "remove_node 66": (
         "undefined-node",
@@ -301,6 +311,11 @@ REFUSED = {
     "remove_output al": (
         "undefined-variable",
         "name: '8' has no output 'al' (did you mean 'all'?); it has: all, size",
+    ),
+    "remove_note 2": ("undefined-node", "id: there is no sticky note '2'; there are: 1"),
+    "set_note 1 color=bleu": (
+        "param",
+        "color: must be 'yellow', 'blue', 'cyan', 'green', 'pink' or 'violet', not \"bleu\" (did you mean 'blue'?)",
     ),
 }
 

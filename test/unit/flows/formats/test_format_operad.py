@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from operad.flows.formats import chat2workflow
 from operad.flows.formats.operad import OPERAD, dump, is_it, load, losses, node_lines
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, StickyNote
 from operad.runtime.values.errors import InvalidError
 
 WRITTEN = """\
@@ -254,3 +254,18 @@ def test_recorded_workflows_come_back_the_same(shared_data):
             if count % 5 == 0:
                 assert load(dump(graph)) == graph
     assert count > (0 if count == 0 else 500)
+
+
+def test_sticky_notes_come_back_and_wrong_ones_are_told_with_their_lines():
+    notes = (StickyNote("1", "Mind the **hours**.", "blue", (0, -160.5)), StickyNote("b", "a\nb\n", size=(300, 90)))
+    graph = NodeGraph([NodeSpec("1", "start", {"variables": []})], sticky_notes=notes)
+    assert load(dump(graph)).sticky_notes == notes
+    with pytest.raises(InvalidError) as caught:
+        load("nodes: {}\nsticky_notes: {1: {tex: a, color: yelow, at: [1], size: [0, 1]}, 2: 5}")
+    assert [(issue.code, issue.where.rpartition(" ")[2]) for issue in caught.value.issues] == [
+        ("unknown-key", "sticky_notes.1.tex"),
+        ("value", "sticky_notes.1.color"),
+        ("value", "sticky_notes.1.at"),
+        ("value", "sticky_notes.1.size"),
+        ("shape", "sticky_notes.2"),
+    ]

@@ -417,6 +417,16 @@ def test_workflows_of_other_formats_are_mended_as_graphs():
     assert graph.by_id["9"].params == {"outputs": [["out", ["summary", "2"]]]}, "what was given stays as it is"
 
 
+def test_arguments_of_a_tool_follow_a_renamed_node():
+    arguments = {"city": "in {{#2.text#}}", "answer": ["text", "2"], "unit": "C"}
+    graph = NodeGraph([NodeSpec("2", "llm"), NodeSpec("3", "tool", {"tool": "send", "arguments": arguments})])
+    assert rename(graph, {"2": "9"}).by_id["3"].params["arguments"] == {
+        "city": "in {{#9.text#}}",
+        "answer": ["text", "9"],
+        "unit": "C",
+    }
+
+
 def test_what_runs_inside_of_a_renamed_node_is_renamed_with_it():
     graph = NodeGraph([NodeSpec("3", "llm"), NodeSpec("3-1", "llm", {}, "3"), NodeSpec("3-1-1", "llm", {}, "3-1"), NodeSpec("x", "llm", {}, "3")],
                       [Edge("3-1", "x")])  # fmt: skip

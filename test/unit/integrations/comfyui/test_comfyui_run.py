@@ -21,6 +21,7 @@ from operad.runtime import FileDescriptor, InvalidError, Job, WorkflowMessage, e
 from operad.runtime.policies.policy import Retry
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.errors import FetchError, InputError, MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 NOBODY: Any = None
 """Who thinks: nobody does."""
@@ -582,7 +583,7 @@ def test_what_makes_alike_is_server_and_workflow(tmp_path):
 
 async def test_without_websockets_it_says_what_to_install(comfy, draw, monkeypatch):
     monkeypatch.setitem(sys.modules, "websockets.asyncio.client", None)
-    assert 'pip install "operad[comfyui]"' in str(await failed(draw(), MissingExtraError))
+    assert pip_install("comfyui") in str(await failed(draw(), MissingExtraError))
 
 
 # Who goes away

@@ -215,17 +215,19 @@ def test_a_variable_that_nobody_assigns_is_not_mistaken_for_one_that_the_code_wi
     two = read_answer(
         "A = Loader(name='x')\nD = Decode(samples=L, vae=VAE_1)\nE = Empty(width=VAE_1)", CLASSES, NOTHING
     )
-    assert "VAE_1_missing" in two.code
+    assert "MODEL_1, CLIP_1, VAE_2 = Loader" in two.code
+    assert "vae=VAE_1" in two.code
+    assert read_answer(two.code, CLASSES, NOTHING).code == two.code
 
 
 def test_a_line_that_cannot_be_read_and_those_that_take_from_it_have_one_variable():
     wrong = CODE.replace("width=512", "width=2 * 256")
-    model = Model(draft=[wrong], mend=[lines((7, "LATENT_1_missing = Empty(width=512)"))])
+    model = Model(draft=[wrong], mend=[lines((7, "LATENT_1 = Empty(width=512)"))])
     made = design(model)
     assert made.accepted, made.findings
     told = model.told("mend")[0]
-    assert "7: LATENT_1_missing = Empty(width=2 * 256)" in told
-    assert "latent: 'LATENT_1_missing' is not assigned anywhere" in told
+    assert "7: LATENT_1 = Empty(width=2 * 256)" in told
+    assert "latent: 'LATENT_1' is not assigned anywhere" in told
     assert made.graph.by_id["5"].params == {"seed": 1, "steps": 20, "scheduler": "normal"}
     assert len(made.graph.nodes) == 7
 

@@ -8,7 +8,7 @@ from operad.flows.edit import SetParam, apply
 from operad.flows.formats.remarks import remarks_of
 from operad.flows.formats.table import FORMATS
 from operad.integrations.dify.format import DIFY
-from operad.integrations.dify.remarks import cron_of
+from operad.integrations.dify.nodes.flow import cron_of
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InvalidError, OperadError
 from operad.runtime.values.message import Job
@@ -110,6 +110,38 @@ def test_a_schedule_gives_the_time_and_a_plugin_what_nodes_read():
     assert result(FILES["plugin"], title="Broken") == "Broken"
 
 
+CRON = {**SCHEDULE, "mode": "cron", "cron_expression": "0 9 * * 1"}
+WEEKLY = {**SCHEDULE, "frequency": "weekly", "visual_config": {"time": "9:00 AM", "weekdays": ["mon", "fri"]}}
+MONTHLY = {**SCHEDULE, "frequency": "monthly", "visual_config": {"time": "12:05 AM", "monthly_days": [1, "last"]}}
+HOURLY = {**SCHEDULE, "frequency": "hourly", "visual_config": {"on_minute": 5}}
+
+
+@pytest.mark.parametrize("cron", ["0 7 * * *", "15 * * * *", "30 12 1,L * *", "0 0 * * sun", "*/5 8-18 * * mon-fri"])
+@pytest.mark.parametrize("schedule", [SCHEDULE, CRON, WEEKLY, MONTHLY, HOURLY])
+def test_a_schedule_is_kept_and_an_edit_of_it_is_written(schedule, cron):
+    graph = loaded(flow("x", [schedule]))
+    assert yaml.safe_load(DIFY.dump(graph)) == flow("x", [schedule])
+    trigger = list(graph.by_id["t0"].params["trigger"])
+    assert trigger[-2:] == [cron_of(schedule), "UTC"]
+    changed = apply(graph, [SetParam(node="t0", path="trigger", value=[*trigger[:-2], cron, "Asia/Tokyo"])]).graph
+    data = yaml.safe_load(DIFY.dump(changed))["workflow"]["graph"]["nodes"][0]["data"]
+    assert (cron_of(data), data["timezone"]) == (cron, "Asia/Tokyo")
+    assert loaded(yaml.safe_load(DIFY.dump(changed))).by_id["t0"].params["trigger"][-2:] == [cron, "Asia/Tokyo"]
+
+
+@pytest.mark.parametrize(
+    ("schedule", "said"),
+    [
+        ({"mode": "cron", "cron_expression": "0 25 * * *"}, "hour '25'"),
+        ({"mode": "visual", "frequency": "daily", "visual_config": {"time": "soon"}}, "is missing"),
+        ({**SCHEDULE, "timezone": "Europe/Berlim"}, "'Europe/Berlin'"),
+    ],
+)
+def test_a_schedule_that_never_fires_is_an_issue(schedule, said):
+    [issue] = DIFY.check(loaded(flow("x", [{**SCHEDULE, **schedule}])).runnable)
+    assert (issue.where, said in issue.message) == ("t0", True)
+
+
 def test_of_several_triggers_the_webhook_starts_the_run_and_the_others_are_said():
     graph = loaded(FILES["several"])
     assert {spec.id: spec.type for spec in graph.nodes if spec.id.startswith("t")} == {
@@ -118,7 +150,7 @@ def test_of_several_triggers_the_webhook_starts_the_run_and_the_others_are_said(
         "t2": "start",
     }
     said = {(remark.node, remark.field) for remark in remarks_of(graph)}
-    assert {("t0", "edges"), ("t0", "schedule"), ("t1", "edges")} <= said
+    assert {("t0", "edges"), ("t1", "edges")} <= said
 
 
 def test_an_edit_of_a_webhook_is_written():
@@ -132,21 +164,21 @@ def test_an_edit_of_a_webhook_is_written():
 @pytest.mark.parametrize(
     ("schedule", "cron"),
     [
-        ({"mode": "cron", "cron_expression": "0 9 * * 1"}, "0 9 * * 1 "),
-        ({"mode": "visual", "frequency": "hourly", "visual_config": {"on_minute": 15}}, "15 * * * * "),
-        ({"mode": "visual", "frequency": "daily", "visual_config": {"time": "12:05 AM"}}, "5 0 * * * "),
+        ({"mode": "cron", "cron_expression": "0 9 * * 1"}, "0 9 * * 1"),
+        ({"mode": "visual", "frequency": "hourly", "visual_config": {"on_minute": 15}}, "15 * * * *"),
+        ({"mode": "visual", "frequency": "daily", "visual_config": {"time": "12:05 AM"}}, "5 0 * * *"),
         (
             {"frequency": "weekly", "visual_config": {"time": "12:00 PM", "weekdays": ["mon", "fri"]}},
-            "0 12 * * mon,fri ",
+            "0 12 * * mon,fri",
         ),
         (
             {"frequency": "monthly", "visual_config": {"time": "1:00 AM", "monthly_days": [1, "last"]}},
-            "0 1 1,28-31 * * ",
+            "0 1 1,L * *",
         ),
         ({"frequency": "daily", "visual_config": {"time": "soon"}}, ""),
     ],
 )
-def test_the_line_of_cron_is_that_of_the_schedule(schedule, cron):
+def test_the_cron_expression_is_that_of_the_schedule(schedule, cron):
     assert cron_of(schedule) == cron
 
 

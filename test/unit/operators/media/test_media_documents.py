@@ -1,5 +1,6 @@
 import base64
 import io
+import re
 import zipfile
 from email.message import EmailMessage
 from importlib import import_module
@@ -11,6 +12,7 @@ from operad.operators.media.documents import read_document
 from operad.operators.media.markdown import export_markdown
 from operad.runtime import FileDescriptor, InputError, MissingExtraError
 from operad.runtime.knowledge import extract, folders, readers
+from operad.runtime.values.pip import pip_install
 
 REPORT = "# Report\n\nSales **rose**.\n\n## Prices\n\n| fruit | price |\n|---|---|\n| figs | 2 |\n"
 CHINESE = "退款在七天之内到账。请先下载安装包，再运行安装程序。"
@@ -71,6 +73,8 @@ def test_an_empty_file_is_empty_text(read):
         ("안녕하세요 세계. 이름과 나이를 입력하세요.", "euc_kr"),
         ("Привет, мир. Это отчёт о продажах за год.", "cp1251"),
         ("Café déjà vu, naïve façade, crème brûlée", "latin-1"),
+        ("name;größe\nmüller;1,80 m\nweiß;2", "latin-1"),
+        ("Příliš žluťoučký kůň úpěl ďábelské ódy", "cp1250"),
         ("It costs “5 €” – or more", "cp1252"),
         (CHINESE, "utf-16"),
         (CHINESE, "utf-32"),
@@ -305,7 +309,7 @@ def test_more_characters_than_may_be_are_refused(read):
 def test_without_the_extra_it_says_what_to_install(read, monkeypatch):
     monkeypatch.setattr(extract, "find_spec", lambda package: None)
     for name in ("a.docx", "a.pdf", "a.html", "a.epub"):
-        with pytest.raises(MissingExtraError, match=r"pip install 'operad\[documents\]'"):
+        with pytest.raises(MissingExtraError, match=re.escape(pip_install("documents"))):
             read(name, b"any")
     assert read("a.txt", "figs") == "figs"
 

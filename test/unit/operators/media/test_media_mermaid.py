@@ -1,4 +1,5 @@
 import io
+import re
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from importlib import import_module
@@ -11,6 +12,7 @@ from operad.operators.media import errors, mermaid
 from operad.operators.media.errors import MediaError
 from operad.operators.media.mermaid import render_mermaid
 from operad.runtime import MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 FLOW = "flowchart LR\n  a[Pick figs] --> b{Ripe?}\n  b -->|yes| c[Dry]\n  b -->|no| a\n"
 
@@ -141,5 +143,5 @@ def test_it_works_in_threads():
 
 def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
-    with pytest.raises(MissingExtraError, match=r"mermaid_render: pip install 'operad\[mermaid\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"mermaid_render: {pip_install('mermaid')}")):
         render_mermaid(FLOW, "svg")

@@ -1,5 +1,6 @@
 import asyncio
 import io
+import re
 import wave
 from concurrent.futures import ThreadPoolExecutor
 
@@ -9,6 +10,7 @@ from operad.operators.media import errors, speech
 from operad.operators.media.errors import MediaError
 from operad.operators.media.speech import speak, voice_for
 from operad.runtime import MissingExtraError
+from operad.runtime.values.pip import pip_install
 
 
 def seconds(wav):
@@ -109,5 +111,5 @@ def test_it_works_in_threads():
 
 async def test_without_the_extra_it_says_what_to_install(monkeypatch):
     monkeypatch.setattr(errors, "find_spec", lambda package: None)
-    with pytest.raises(MissingExtraError, match=r"espeakng_loader: pip install 'operad\[media\]'"):
+    with pytest.raises(MissingExtraError, match=re.escape(f"espeakng_loader: {pip_install('media')}")):
         await speak("Figs")

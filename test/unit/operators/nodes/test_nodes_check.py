@@ -262,7 +262,7 @@ CASES = {
         [*EDGES, *INSIDE, ("5-3", "5-2")],
         ("several-starts", "5", "there can be one of type 'iteration-start', not 5-1, 5-3"),
     ),
-    "no-end": ([START, TEXT], [("1", "2")], ("no-end", "", "there is no node of type 'end', and so no result")),
+    "no-end": ([START, TEXT], [("1", "2")], ("no-end", "", "there is no node of type 'end' or 'answer', and so no result")),
     "isolated": (
         [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
         EDGES,

@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, suppress
 from dataclasses import replace
 from functools import partial
@@ -60,7 +61,7 @@ from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database, run_owner
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.records import Records
-from operad.runtime.durable.rows import CANCELLED, FAILED, FINISHED, PAUSED, RUNNING, Executor
+from operad.runtime.durable.rows import ASKS, CANCELLED, FAILED, FINISHED, RUNNING, Executor
 from operad.runtime.durable.run_writer import Progress, RunChanges, TakeOver
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
@@ -865,7 +866,7 @@ async def test_a_question_is_answered_while_nobody_drives_the_run(new, ledger, r
     with pytest.raises(PausedError):
         await task
     await gone(run_id, ledger)
-    assert ledger.run(run_id).state == PAUSED
+    assert ledger.run(run_id).state == ASKS
     assert [(q.id, q.text) for q in ledger.open_questions(run_id)] == [("ask", "Which?")]
     for wrong, said in (
         ({"ask": "green"}, r"\[wrong-answer\] ask: "),
@@ -1100,7 +1101,7 @@ async def test_closing_a_ledger_ends_its_own_runs_and_not_those_of_another_ledge
     assert driven() == [False, True]
     await asyncio.to_thread(ledgers[1].close)
     assert driven() == [False, False]
-    assert reader.run(f"{run_id}-1").state == PAUSED
+    assert reader.run(f"{run_id}-1").state == ASKS
     reader.close()
 
 
@@ -1183,11 +1184,48 @@ async def test_an_answer_given_elsewhere_reaches_the_run_that_waits_and_its_mess
     before = asyncio.all_tasks()
     with pytest.raises(PausedError):
         await workflow.aexecute(JOB, NOBODY, run_id=run_id)
-    await until(lambda: ledger.run(run_id).state == PAUSED)
+    await until(lambda: ledger.run(run_id).state == ASKS)
     await asking(("Sure?", "boolean"))(Stage(), new).answer(run_id, {"ask": False})
     await until(lambda: ledger.run(run_id).state == FINISHED)
     await until(lambda: asyncio.all_tasks() == before)  # what has kept its end has ended
     assert (await workflow.aexecute(JOB, NOBODY, run_id=run_id)).scratchpad == "end(told [False])"
+
+
+async def test_an_answer_is_stored_before_it_counts_as_accepted(new, ledger, run_id):
+    workflow = asking(("Sure?", "boolean"), ("Really?", "boolean"))(Stage(), new)
+    with pytest.raises(PausedError):
+        await workflow.aexecute(JOB, NOBODY, run_id=run_id)
+    await workflow.answer(run_id, {"ask": False})
+    assert ledger.stored_answers(run_id) == {"ask": False}  # no turn of the event loop later
+    await workflow.cancel(run_id)
+
+
+async def test_of_answers_at_the_same_time_one_is_accepted(new, ledger, run_id):
+    workflow = asking(("How many?", "integer"), ("Really?", "boolean"))(Stage(), new)
+    task = asyncio.ensure_future(workflow.aexecute(JOB, NOBODY, run_id=run_id))
+    with pytest.raises(PausedError):
+        await task
+    await gone(run_id, ledger)
+    together = threading.Barrier(8)
+
+    def give(number):
+        together.wait()
+        with suppress(InvalidError):
+            ledger.answer(run_id, {"ask": number})
+            return number
+
+    with ThreadPoolExecutor(8) as threads:
+        accepted = [each for each in threads.map(give, range(8)) if each is not None]
+    assert [ledger.stored_answers(run_id)["ask"]] == accepted
+
+
+async def test_a_run_goes_on_with_the_answer_that_the_database_accepted(new, ledger, run_id, monkeypatch):
+    monkeypatch.setattr("operad.runtime.durable.ledger.BEAT", 600)  # the run itself does not look for answers
+    handle = asking(("Sure?", "boolean"))(Stage(), new).start(JOB, model=NOBODY, run_id=run_id)
+    await until(lambda: ledger.open_questions(run_id) if handle.questions else [])
+    ledger.answer(run_id, {"ask": False})  # as another process that was first
+    handle.answer({"ask": True})
+    assert (await handle).text == "end(told [False])"
 
 
 @pytest.mark.parametrize("is_same_object", [True, False])

@@ -108,7 +108,7 @@ def workflow_of(graph: Graph, dice: Random):
     return workflow
 
 
-@examples(8, 300)
+@examples(8, 60)
 @given(graphs(5), orders)
 def test_events_that_are_read_back_are_those_that_were_heard(ledger, graph: Graph, order: Random):
     workflow, heard, name = workflow_of(sane(graph), order), list[events.Event](), run_id()

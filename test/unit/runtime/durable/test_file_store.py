@@ -25,6 +25,7 @@ from operad.runtime.durable.file_folder import GRACE_SECONDS
 from operad.runtime.durable.file_store import FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.pip import pip_install
 
 
 def digest_of(data):
@@ -382,7 +383,7 @@ def test_a_kind_of_address_whose_package_is_missing_says_what_to_install():
 def test_without_fsspec_a_remote_store_names_the_extra(monkeypatch):
     monkeypatch.setattr(file_store, "find_spec", lambda _: None)
     text = error_of(lambda: FileStore("s3://user:secret@bucket/runs"), MissingExtraError)
-    assert text == "s3://bucket/runs: needs the package fsspec: pip install 'operad[durable]'"
+    assert text == f"s3://bucket/runs: needs the package fsspec: {pip_install('durable')}"
 
 
 def test_a_store_that_cannot_be_reached_is_told_without_its_password(made, tmp_path):

@@ -21,6 +21,7 @@ OURS = [
     "operad_executors",
     "operad_questions",
     "operad_runs",
+    "operad_schedules",
     "operad_steps",
     "operad_work",
 ]

@@ -98,7 +98,7 @@ def test_nothing_is_written_for_a_run_that_another_process_drives(store):
 
 def test_what_is_written_together_has_the_order_in_which_it_came(store):
     changes = [
-        state("mine", state="paused", done=1),
+        state("mine", state="asks", done=1),
         StoredRun("new", driver="me"),
         state("mine", done=2),
         state("mine-too", state="finished", driver=""),
@@ -109,7 +109,7 @@ def test_what_is_written_together_has_the_order_in_which_it_came(store):
     ]
     assert store.changes.write("me", changes) == [True, True, True, True, False, False, False, True]
     found = {run.run_id: (run.state, run.done, run.driver) for run in store.runs()}
-    assert found["mine"] == ("paused", 2, "me")
+    assert found["mine"] == ("asks", 2, "me")
     assert (found["mine-too"], found["new"]) == (("finished", 0, ""), ("running", 0, "me"))
     assert outcomes(store, "new") == {"a": ("A", DONE)}
 

@@ -345,3 +345,75 @@ def test_a_judge_sees_the_operators_inside_of_others():
         report = flow.evaluate([Case("a", job="x")], style, model=after.model)
     assert report.passed == 1
     assert after.requests[-1]["messages"] == within.requests[-1]["messages"]
+
+
+# Checks, scripts and pinned messages of cases
+
+
+def results(flow, *cases, **options):
+    return {case.name: case for case in flow.evaluate(list(cases), [], **options).cases}
+
+
+@pytest.mark.parametrize(
+    ("check", "problem", "blamed"),
+    [
+        ({"equals": "FACTS OF RAIN"}, "", ""),
+        ({"contains": ["FACTS", "RAIN"]}, "", ""),
+        ({"of": "look", "equals": "facts of rain"}, "", ""),
+        ({"of": "look", "contains": "snow"}, "look: ", "look"),
+        ({"equals": "snow"}, "the output: ", ""),
+        ({"of": "lok", "contains": "snow"}, "lok: did not run (did you mean 'look'?)", "lok"),
+        ({"of": "look.title", "contains": "snow"}, "look.title: there is no such output", "look"),
+    ],
+)
+def test_a_check_of_a_case_holds_for_the_output_or_for_an_operator_which_it_blames(check, problem, blamed):
+    case = results(Workflow(look >> answer), Case("rain", job="rain", checks=[check]))["rain"]
+    [checked] = case.evaluators
+    assert (checked.name, checked.passed, case.passed) == ("checks", not problem, not problem)
+    assert checked.reason.startswith(problem)
+    assert [fault.operator for fault in checked.faults] == ([blamed] if blamed else [])
+
+
+@pytest.mark.parametrize("check", [{}, {"equals": 1, "contains": "x"}, {"of": "look"}, {"equal": 1}])
+def test_a_check_has_one_condition(check):
+    with pytest.raises((InvalidError, ValueError), match=r"checks|equals"):
+        Case("rain", job="rain", checks=[check])
+
+
+def test_scripts_answer_in_place_of_models_and_a_run_that_asks_more_or_less_often_fails():
+    script = [{"operator": "say", "text": "Rain."}]
+    cases = [
+        Case("same", job="x", script=script, expected="Rain."),
+        Case("more", job="x"),
+        Case("less", job="x", script=[*script, {"operator": "say", "text": "Again."}]),
+    ]
+    flow = Workflow(Operator("Say it.", id="say"))
+    found = {case.name: case for case in flow.evaluate(cases, scripted=True).cases}
+    assert (found["same"].passed, found["same"].output) == (True, "Rain.")
+    assert not found["more"].passed
+    assert not found["less"].passed
+    assert all(found[name].error for name in ("more", "less"))
+
+
+def test_pinned_operators_give_their_message_in_place_of_running():
+    case = Case("rain", job="boom", pinned={"look": "pinned"}, expected="PINNED")
+    found = Workflow(look >> answer).evaluate([case, Case("boom", job="boom")])
+    assert [each.passed for each in found.cases] == [True, False]  # the other case runs it
+    assert Case.model_validate(case.as_dict()).as_dict() == case.as_dict()
+
+
+def test_a_pinned_operator_asks_no_model_also_inside_of_another_workflow():
+    inner = Workflow(Operator("Say it.", id="say"), name="inner")
+    case = Case("rain", job="x", pinned={"inner/say": "dry"}, expected="DRY")
+
+    @operator
+    def loud(inner: str) -> str:
+        return inner.upper()
+
+    assert Workflow(inner >> loud).evaluate([case], scripted=True).passed == 1
+
+
+def test_a_pinned_message_of_an_unknown_operator_is_refused_before_anything_runs():
+    with pytest.raises(InvalidError) as caught:
+        Workflow(look >> answer).evaluate([Case("rain", job="x", pinned={"lok": "x"})])
+    assert [(issue.code, issue.where) for issue in caught.value.issues] == [("undefined-node", "rain")]

@@ -19,9 +19,9 @@ Client: Any = McpClient
 TEXTS = {name: f"the-key-of-{name}-0123456789" for name in ("admin", "web", "app", "shop")}
 KEYS = (
     Key.of(TEXTS["admin"], "admin"),
-    Key("web", digest(TEXTS["web"].encode()), None, True),
-    Key("app", digest(TEXTS["app"].encode()), None, True),
-    Key("shop", digest(TEXTS["shop"].encode()), frozenset({"Shop"}), False),
+    Key("web", own_runs=True, digest=digest(TEXTS["web"].encode())),
+    Key("app", own_runs=True, digest=digest(TEXTS["app"].encode())),
+    Key("shop", experts=frozenset({"Shop"}), digest=digest(TEXTS["shop"].encode())),
 )
 
 
@@ -233,8 +233,8 @@ def test_a_file_of_keys_names_them_with_their_limits(tmp_path):
         f"admin: {{sha256: {hashes[0]}}}\nweb:\n  sha256: {hashes[1].upper()}\n  experts: [Shop]\n  own_runs: true\n",
     )
     assert read_key_file(file, ["Expert", "Shop"]) == (
-        Key("admin", hashes[0]),
-        Key("web", hashes[1], frozenset({"Shop"}), True),
+        Key("admin", digest=hashes[0]),
+        Key("web", experts=frozenset({"Shop"}), own_runs=True, digest=hashes[1]),
     )
 
 

@@ -1,9 +1,9 @@
 """The page at `/` in a real browser: it chats, shows text as text, and asks nobody but its server."""
 
 import re
-from contextlib import asynccontextmanager
 
-from serving import Code, offered, order, served, words
+from serving import Code, offered, opened, order, served, words
+from studio_page import AXE, SERIOUS
 
 from operad.runtime import MonoModelReasoner
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
@@ -11,31 +11,12 @@ from operad.runtime.testing import Fail, Hang, Say, ScriptedModel
 KEY = "a-key-of-many-characters"
 
 
-@asynccontextmanager
-async def opened(url, chromium):
-    """The page in a browser; at the end it has asked nobody outside, and had no error."""
-    from playwright.async_api import async_playwright
-
-    asked, faults = [], []
-    async with async_playwright() as playwright:
-        browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
-        tab = await browser.new_page()
-        tab.on("request", lambda request: asked.append(request.url))
-        tab.on("pageerror", lambda error: faults.append(str(error)))
-        tab.on("dialog", lambda dialog: faults.append(dialog.message))
-        await tab.goto(url)
-        yield tab
-        await browser.close()
-    assert [each for each in asked if not each.startswith(url)] == []
-    assert faults == []
-
-
 async def say(tab, text):
     await tab.fill("#message", text)
     await tab.press("#message", "Enter")
 
 
-async def shown(tab, *lines, of="#talk p"):
+async def shown(tab, *lines, of="#talk > div"):
     """Wait until the conversation is this."""
     from playwright.async_api import expect
 
@@ -62,6 +43,29 @@ async def test_a_conversation_is_remembered_and_text_is_shown_as_text(chromium):
             await tab.click("#anew")
             await say(tab, "Anew.")
             await shown(tab, "Anew.", "<b onclick=alert(1)>1</b>\nline")
+
+
+async def test_an_answer_is_formatted_and_axe_finds_no_serious_fault(chromium):
+    with ScriptedModel(
+        [Say("# Figs\n\n- one\n- **two** <img src=x onerror=alert(1)> [go](https://example.org)")]
+    ) as model:
+        async with (
+            served(offered(words(), reasoner=MonoModelReasoner(model.model))) as here,
+            opened(here.url, chromium, bypass_csp=True) as tab,
+        ):
+            await say(tab, "List fruits.")
+            await tab.wait_for_selector(".assistant li strong")
+            await tab.wait_for_selector("#send:enabled")
+            assert await tab.locator(".assistant").get_by_role("heading").inner_text() == "Figs"
+            assert await tab.locator(".assistant img").count() == 0
+            if AXE.exists():
+                for scheme in ("light", "dark"):
+                    for width in (1280, 390):
+                        await tab.emulate_media(color_scheme=scheme)
+                        await tab.set_viewport_size({"width": width, "height": 844})
+                        assert await tab.evaluate("document.documentElement.scrollWidth") <= width
+                        await tab.evaluate(AXE.read_text(encoding="utf-8"))
+                        assert await tab.evaluate(SERIOUS) == []
 
 
 async def test_a_key_is_asked_for_where_one_is_needed(chromium):

@@ -372,7 +372,7 @@ async def test_the_page_names_the_paths_needs_no_key_and_asks_nobody_else():
     )
     assert "unsafe" not in policy
     assert page.headers["x-frame-options"] == "DENY"
-    assert not re.search(r"https?://|innerHTML|<script>.*</script>.*<script>", page.text, re.DOTALL)
+    assert not re.search(r"(?:src|href)=\W?https?:|innerHTML|<script>.*</script>.*<script>", page.text, re.DOTALL)
 
 
 # Pages of other origins

@@ -139,6 +139,70 @@ async def test_an_abandoned_run_that_is_requested_twice_at_once_starts_once(serv
     await others.cancel(both[0][0])
 
 
+async def test_an_abandoned_run_that_is_taken_up_twice_at_once_starts_once(server):
+    began, times = asyncio.Event(), 0
+
+    async def begin(job):
+        nonlocal times
+        times += 1
+        began.set()
+        await wait(job)
+
+    runs, offer = server(begin)
+    first, _ = await runs.begin(offer, job(offer), "r")
+    await asyncio.wait_for(began.wait(), 30)
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    others, offer = server(begin)
+    found = await asyncio.gather(others.take_up(), others.take_up(), others.begin(offer, job(offer), "r"))
+    run = await others.find("r")
+    assert sorted([*found[0], *found[1], *(["r"] if found[2][1] else [])]) == ["r"]
+    while times < 2:
+        await asyncio.sleep(0.02)
+    assert [each.id for each in others.open] == ["r"]
+    await others.cancel(run)
+    assert (times, run.state) == (2, "cancelled")
+
+
+async def test_no_run_is_taken_up_by_a_server_that_ends(server):
+    began = asyncio.Event()
+
+    async def begin(job):
+        began.set()
+        await wait(job)
+
+    runs, offer = server(begin)
+    first, _ = await runs.begin(offer, job(offer), "r")
+    await asyncio.wait_for(began.wait(), 30)
+    first.task.cancel()
+    await asyncio.wait([first.task])
+    others, _ = server(begin)
+    taking_up = asyncio.ensure_future(others.take_up())
+    await asyncio.sleep(0)
+    await others.end(0)
+    assert (await taking_up, others.open) == ([], [])
+
+
+async def test_runs_of_other_programs_in_the_database_are_not_those_of_the_server(tmp_path):
+    ledgers = [Ledger(tmp_path / "runs.sqlite", source=source) for source in (None, "file", None)]
+    offers = [
+        offered(Code(echo), name=name).kept_in(ledger)
+        for name, ledger in zip(("Mine", "Filed", "Foreign"), ledgers, strict=True)
+    ]
+    foreign = Runs({"Foreign": offers[2]}, DEFAULT_BOUNDS)
+    run, _ = await foreign.begin(offers[2], job(offers[2]), "f")
+    assert run.task
+    await run.task
+    runs = Runs({offer.name: offer for offer in offers[:2]}, DEFAULT_BOUNDS)
+    for offer in offers[:2]:
+        run, _ = await runs.begin(offer, job(offer), offer.name)
+        assert run.task
+        await run.task
+    assert {each.run_id for each in await runs.stored(10)} == {"Mine", "Filed"}
+    for ledger in ledgers:
+        ledger.close()
+
+
 async def test_a_repeated_request_with_answers_finds_the_run_of_another_process(server):
     asked = {"answers": {"code": True}}
     runs, offer = server()
@@ -173,3 +237,21 @@ async def test_answers_of_a_run_that_was_resumed_after_a_restart_are_refused_unt
     resumed = await later.find("r")
     await resumed.task
     assert await later.begin(offer, job(offer), "r", **asked) == (resumed, False)
+
+
+async def test_a_database_that_does_not_answer_is_said_once_and_so_is_its_return(server, monkeypatch, caplog):
+    runs, _ = server()
+    tries = iter([OSError("gone"), OSError("gone"), OSError("gone"), None])
+    back = asyncio.Event()
+
+    async def take_up(*, waiting):
+        if fault := next(tries, None):
+            raise fault
+        asyncio.get_running_loop().call_soon(back.set)
+
+    monkeypatch.setattr(runs, "take_up", take_up)
+    monkeypatch.setattr("operad.server.api.runs._TAKE_OVER_INTERVAL", 0)
+    runs.start()
+    await back.wait()
+    await runs.end(0)
+    assert ["gone" in record.getMessage() for record in caplog.records] == [True, False]

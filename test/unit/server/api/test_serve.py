@@ -434,8 +434,8 @@ async def test_a_goal_that_is_given_under_both_of_its_names_is_refused():
     [
         ("/runs", '{"expert": "Expert", "gaol": "x"}', ["body.gaol: there is no such field (did you mean 'goal'?)"]),
         ("/runs", '{"expert": "Expert", "goal": "x", "id": "a b"}', ["body.id: takes letters, digits, _, - and ., and begins with a letter, a digit or _"]),
-        ("/runs", "[]", ["body: must be a mapping of keys to values", "body: send a JSON object, with Content-Type: application/json"]),
-        ("/runs", '{"expert": x}', ["body: is not JSON (character 12)", "body: send a JSON object, with Content-Type: application/json"]),
+        ("/runs", "[]", ["body: must be a mapping of keys to values", "body: send a JSON object with expert, and the header Content-Type: application/json"]),
+        ("/runs", '{"expert": x}', ["body: is not JSON (character 12)", "body: send a JSON object with expert, and the header Content-Type: application/json"]),
         ("/runs/x/answers/y", '{"anser": 1}', ["body.answer: is missing", "body.anser: there is no such field (did you mean 'answer'?)"]),
         ("/v1/chat/completions", '{"model": "m", "mesages": []}', ["body.messages: is missing; there is no field 'mesages' (did you mean 'messages'?)"]),
         ("/v1/chat/completions", '{"model": "m", "messages": []}', ["body.messages: must not be empty"]),
@@ -879,7 +879,7 @@ async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():
         run = await here.ended("r")
         listed = await here.http.get("/runs")
     assert listed.json() == {
-        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "accepted", "status")}],
+        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "user", "accepted", "status")}],
     }
     assert (run["goal"], run["accepted"], run["status"]) == ("x" * 100_000, True, "SUCCESS")
 

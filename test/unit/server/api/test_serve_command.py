@@ -16,6 +16,7 @@ from trusting import with_trust
 
 from operad.cli import main as cli
 from operad.runtime.testing import Plausible, Say, ScriptedModel
+from operad.runtime.values.pip import pip_install
 
 RENDEZVOUS = 60.0
 KEY = "a-key-of-many-characters"
@@ -234,10 +235,10 @@ def test_what_it_cannot_do_is_said_in_a_line(operad, place, monkeypatch):
 
 
 def test_without_the_extra_it_says_what_to_install(operad, monkeypatch):
-    monkeypatch.setitem(sys.modules, "operad.server.api.app", None)
+    monkeypatch.setitem(sys.modules, "operad.server.embed", None)
     status, err = operad("two.yaml", "--port", 0)
     assert (status, err.count("\n")) == (2, 1)
-    assert "pip install 'operad[serve]'" in err
+    assert pip_install("serve") in err
 
 
 def test_keys_of_a_file_let_in_and_are_nowhere(place, begun):

@@ -157,7 +157,7 @@ def test_operations_that_make_no_sense_change_nothing(studio, operations, status
         (
             "run",
             {"path": "five.yaml", "from": "3"},
-            "there was no run of this workflow yet; run the whole workflow once",
+            "2, 4: without a value; pin one, or run the whole workflow once",
         ),
         ("chat", {"path": "five.yaml", "version": 1, "text": " "}, "describe the workflow, or the change"),
     ],
@@ -193,7 +193,7 @@ def test_a_hostile_label_stays_text(studio):
     evil = "</script><img src=x onerror=alert(1)>{{#1.topic#}}"
     document = studio.apply(studio.open(), {"op": "add_node", "id": "6", "type": "llm", "params": {"user": evil}})
     [summary] = [each["summary"] for each in document["nodes"] if each["id"] == "6"]
-    assert summary == "</script><img src=x onerror=alert(1)>1.topic"
+    assert summary == "</script><img src=x onerror=alert(1)>topic · Start"
     answer = studio.post("data/open", {"path": "five.yaml"})
     assert answer.headers["content-type"] == "application/json"
     assert answer.headers["x-content-type-options"] == "nosniff"

@@ -156,10 +156,13 @@ def test_a_variable_is_completed_while_it_is_typed(page, five):
     page.node("3").click()
     page.add("llm")
     page.editor("User").click()
+    page.press("Control+a")  # what it reads by itself
     page.tab.keyboard.type("Sum up {{out")
-    page.tab.get_by_role("option", name="{{#3.output#}}").wait_for()
-    assert page.tab.get_by_role("option", name="{{#4.output#}}").count() == 0  # nothing leads from there
-    page.tab.get_by_role("option", name="{{#3.output#}}").click()
+    page.tab.get_by_role("option", name="output · Template transform #3").wait_for()
+    assert (
+        page.tab.get_by_role("option", name="output · Template transform #4").count() == 0
+    )  # nothing leads from there
+    page.tab.get_by_role("option", name="output · Template transform #3").click()
     page.until(lambda: page.params("6").get("user") == "Sum up {{#3.output#}}")
 
 

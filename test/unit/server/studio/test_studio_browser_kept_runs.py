@@ -206,6 +206,8 @@ def test_runs_are_listed_shown_again_compared_and_deleted(studio):
         result.get_by_text("About rain!").wait_for()
         assert result.get_by_text("About snow!").count() == 1
         assert compared.locator("tr.differs").count() == 6
+        words = compared.locator("tr.difference").first
+        assert (words.locator("del").first.inner_text(), words.locator("ins").first.inner_text()) == ("rain", "snow")
         if AXE.exists():
             assert page.faults() == []
         compared.get_by_role("button", name="Close").click()

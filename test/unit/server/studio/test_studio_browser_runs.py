@@ -1,6 +1,7 @@
 """The studio in a real browser: workflows are run, imported, exported, made by words; and nothing hostile gets through."""
 
 import json
+import re
 
 import pytest
 from held_model import held_model
@@ -78,7 +79,7 @@ def test_a_run_shows_live_states_and_its_result(page):
     page.node("2").click()
     page.tab.get_by_role("button", name="Close Run").click()
     page.node("2").click()
-    page.tab.get_by_text("Last run").wait_for()
+    page.tab.get_by_role("heading", name="Last run").wait_for()
     assert "About rain" in page.tab.locator(".inspector").inner_text()
 
 
@@ -152,6 +153,10 @@ def pay(order: int) -> str:
     return f"paid {order}"
 
 @tool
+def broken() -> str:
+    raise ValueError("503")
+
+@tool
 async def form(context: RunContext) -> str:
     fields = {"order": {"type": "integer"}, "rate": {"type": "number"}, "tags": {"type": "array"}, "note": {"type": "string"}}
     schema = {"type": "object", "properties": {**fields, "ok": {"type": "boolean"}}, "required": ["order", "tags", "ok"]}
@@ -165,7 +170,7 @@ async def size(context: RunContext) -> str:
 """
 
 PAYER = """\
-operators: [&payer {name: payer, instruction: Do what the job says., tools: [pay_tools.pay, pay_tools.form, pay_tools.size]}]
+operators: [&payer {name: payer, instruction: Do what the job says., tools: [pay_tools.pay, pay_tools.form, pay_tools.size, pay_tools.broken]}]
 experts: [{profile: {name: Payer}, workflow: [[*payer]]}]
 """
 
@@ -178,6 +183,8 @@ def payer(tmp_path, site):
         said = request["messages"][-1]
         if said["role"] == "tool":
             return Say(f"Result: {said['content']}")
+        if "break" in said["content"]:
+            return CallTools({"broken": {}})
         if "size" in said["content"]:
             return CallTools({"size": {}})
         return CallTools({"form": {}} if "form" in said["content"] else {"pay": {"order": 2**63 + 1}})
@@ -225,6 +232,13 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(payer):
     question.get_by_role("button", name="Refuse").click()
     ended(payer)
     assert "too much" in result.inner_text()
+
+
+def test_a_failed_call_of_a_tool_is_told_on_the_card(payer):
+    run(payer, Job="Let it break.")
+    ended(payer)
+    assert payer.node("payer").locator(".card-mark").all_inner_texts() == ["1 failed call"]
+    assert payer.node("payer").locator(".card").get_attribute("data-state") == "done"
 
 
 def test_numbers_lists_and_fields_that_are_left_out_are_answered_exactly(payer):
@@ -319,6 +333,28 @@ def test_the_run_page_names_nodes_as_the_canvas_does(page):
     assert {"Start", "Human input"} <= set(rows)
 
 
+def test_the_run_page_leads_to_a_node_of_the_studio_and_the_studio_back_to_its_row(page):
+    page = page(FIVE)
+    run(page, topic="rain")
+    ended(page)
+    with page.tab.context.expect_page() as opened:
+        page.tab.get_by_role("link", name="Timeline").click()
+    tab = opened.value
+    tab.locator(".card", has_text="Template transform #3").click()
+    tab.get_by_role("link", name="Re-run from here…").click()
+    tab.locator('.react-flow__node.selected[data-id="3"]').wait_for()
+    tab.locator(".run").get_by_role("button", name="Run from here").wait_for()
+    tab.locator(".result .values", has_text="About rain!").wait_for()
+    assert tab.evaluate("location.hash") == page.tab.evaluate("location.hash")
+    tab.go_back()
+    tab.locator(".card", has_text="Template transform #3").click()
+    tab.get_by_role("link", name="Open this node").click()
+    tab.locator(".inspector h2", has_text="Template transform").wait_for()
+    with tab.context.expect_page() as again:
+        tab.get_by_role("link", name="In the timeline").click()
+    again.value.locator("#panel h2", has_text="Template transform #3").wait_for()
+
+
 def test_names_of_ports_leave_names_of_cards_free_on_a_phone(page):
     page = page(ASKS, viewport={"width": 390, "height": 780})
     page.tab.get_by_role("button", name="Run", exact=True).click()
@@ -343,13 +379,13 @@ def test_a_node_runs_alone_and_a_run_begins_at_a_node(page):
     run(page, topic="rain")
     ended(page)
     page.node("3").click()
-    page.tab.get_by_role("button", name="Run “Template transform” alone").click()
-    page.tab.get_by_text("Template transform alone", exact=True).wait_for()
+    page.tab.get_by_role("button", name="Run “Template transform #3” alone").click()
+    page.tab.get_by_text("Template transform #3 alone", exact=True).wait_for()
     ended(page)
     assert states(page)["3"] == "done"
     assert "4" not in {node for node, state in states(page).items() if state == "done"}
     page.tab.get_by_role("button", name="Run from here").click()
-    page.tab.get_by_text("from Template transform").wait_for()
+    page.tab.get_by_text("from Template transform #3", exact=True).wait_for()
     ended(page)
     assert "About rain!" in page.tab.locator(".result .values").inner_text()
 
@@ -372,7 +408,7 @@ def test_markdown_is_shown_without_html_or_pictures_of_others(page):
     ended(page)
     shown = page.tab.locator(".markdown")
     shown.wait_for()
-    assert shown.locator("h1").inner_text() == "Title"
+    assert shown.get_by_role("heading").inner_text() == "Title"
     assert shown.locator("img, script, [onerror], a").count() == 0
     assert HOSTILE in shown.inner_text()
     assert page.tab.title().endswith("Operad studio")
@@ -529,13 +565,50 @@ def test_a_second_sentence_changes_the_draft_and_its_changes_are_listed(chatting
     changes = page.tab.get_by_role("list", name="Changes").get_by_role("listitem")
     assert [each.split("\n")[0] for each in changes.all_inner_texts()] == ["added"] * 4 + ["changed"]
     assert page.tab.get_by_role("button", name="No issues").is_visible()
-    changes.get_by_role("button", name="End").click()
+    changes.get_by_role("button", name=re.compile("^End")).click()
     page.tab.locator(".inspector h2", has_text="End").wait_for()
     page.tab.locator(".banner").get_by_role("button", name="Accept").click()
     page.until(lambda: len(page.document()["nodes"]) == 5)
     page.node("1").focus()
     page.press("Control+z")
     page.until_nodes(1)
+
+
+def test_a_change_of_a_draft_is_accepted_or_refused_alone(chatting):
+    page, says, _ = chatting
+    page.tab.get_by_label("New from a sentence").fill(says)
+    page.press("Enter")
+    page.tab.get_by_text("Proposed by the chat").wait_for()
+    changes = page.tab.get_by_role("list", name="Changes")
+    changes.get_by_role("button", name=re.compile("^Refuse: added")).nth(1).click()
+    page.until(lambda: page.tab.locator(".card.mark-added").count() == 2)
+    changes.get_by_role("button", name=re.compile("^Accept: added")).first.click()
+    page.until(lambda: page.tab.locator(".card.mark-added").count() == 1)
+    assert len(page.document()["nodes"]) == 2
+    assert page.tab.get_by_role("log", name="Chat").get_by_text("Refused: added").count() == 1
+    page.tab.locator(".banner").get_by_role("button", name="Undo").click()
+    page.until(lambda: page.tab.locator(".banner").count() == 0)
+    assert len(page.document()["nodes"]) == 2
+
+
+def test_stop_says_what_was_stopped(tmp_path, site):
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    (folder / "five.yaml").write_text(FIVE)
+    with (
+        held_model("{", "}") as (model, release),
+        served(folder, tmp_path / "histories", model=model) as url,
+        tabs(site[2], url, folder) as opened,
+    ):
+        page = opened()
+        page.open("five.yaml")
+        page.tab.get_by_role("button", name="Chat").click()
+        page.tab.get_by_label("What you need").fill("Rhyme the letter")
+        page.press("Enter")
+        page.tab.get_by_text("Planning the nodes").wait_for()
+        page.tab.get_by_role("button", name="Stop").click()
+        page.tab.get_by_text("Stopped at: Planning the nodes. The file is as it was.").wait_for()
+        release.set()
 
 
 def test_a_draft_is_undone(chatting):
@@ -653,9 +726,9 @@ def test_a_run_of_experts_shows_blame_on_the_canvas_and_forms_choose_by_name(tmp
         lesson.wait_for()
         assert "Blamed in round 1: Nine words." in lesson.inner_text()
         assert "At most four words." in lesson.inner_text()
-        assert (lesson.locator("del").inner_text(), lesson.locator("ins").inner_text()) == (
-            "A title of nine words",
-            "Four words",
+        marked = [lesson.locator(mark).all_inner_texts() for mark in ("del", "ins")]
+        assert marked == [["A title of nine words", "A title of nine"], ["Four words", "Four"]], (
+            "the fault, and what changed"
         )
         assert "A title of nine words" in lesson.inner_text()
         assert "Four words" in page.tab.locator(".inspector").inner_text()

@@ -113,10 +113,10 @@ def test_what_a_node_read_and_produced_is_in_its_form(page):
     page.tab.locator(".result .run-mark.is-done").wait_for()
     page.node("3").dblclick()
     last = page.tab.locator(".inspector section", has_text="Last run")
-    last.get_by_text("Read", exact=True).click()
+    last.get_by_text("Inputs", exact=True).click()
     shown = last.locator("details")
     assert [each.split("\n") for each in shown.all_inner_texts()] == [
-        ["Read", "2.output", "About rain"], ["Produced", "output", "About rain!"],
+        ["Inputs", "2.output", "About rain"], ["Outputs", "output", "About rain!"],
     ]  # fmt: skip
 
 
@@ -174,7 +174,7 @@ def test_canvas_chat_and_command_share_one_history(chatting):
     whole = file.read_text()
     page.press("h")
     steps = page.tab.locator(".history li")
-    assert [each.split("\n")[0] for each in steps.all_inner_texts()][:2] == ["changed outside", "Remove end 4"]
+    assert [each.split("\n")[0] for each in steps.all_inner_texts()][:2] == ["changed outside", "Remove End"]
     assert [each["kind"] for each in page.document()["steps"]] == ["open", "chat", "edit", "outside"]
     for count in [3, 4, 1]:
         page.node("1").focus()

@@ -56,7 +56,7 @@ def test_a_changed_file_of_dify_shows_what_coze_cannot_hold_before_anything_is_s
     ]
     assert page.tab.locator("dialog h3").inner_text() == "1 loss"
     page.tab.get_by_text("settings of the platform that it comes from").click()
-    assert "code 2 (2) settings that only dify has: title, position" in page.tab.locator("dialog").inner_text()
+    assert "code 2 (2) settings that only dify has: position" in page.tab.locator("dialog").inner_text()
     if AXE.exists():
         assert page.faults() == []
     assert (saved, sorted(page.folder.iterdir())) == ([], files)
@@ -95,12 +95,12 @@ def test_going_back_to_a_step_restores_the_graph_and_the_file(page):
     page.press("h")
     steps = page.tab.locator(".history li")
     assert [each.split("\n")[0] for each in steps.all_inner_texts()] == [
-        "Remove template-transform 3", "Remove template-transform 4", "opened",
+        "Remove Template transform #3", "Remove Template transform #4", "opened",
     ]  # fmt: skip
     steps.nth(1).locator(".step").click()
     page.until_nodes(4)
     assert list(page.nodes()) == ["1", "2", "3", "5"]
-    assert page.tab.locator(".history li.here .step").inner_text().startswith("Remove template-transform 4")
+    assert page.tab.locator(".history li.here .step").inner_text().startswith("Remove Template transform #4")
     steps.nth(2).locator(".step").click()
     page.until_nodes(5)
     assert page.edges() == [("1", 0, "2"), ("1", 0, "4"), ("2", 0, "3"), ("3", 0, "5"), ("4", 0, "5")]

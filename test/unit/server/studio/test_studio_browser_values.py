@@ -214,7 +214,7 @@ def test_files_are_dropped_on_an_input_that_says_how_large_they_can_be(page):
     submit(page)
     files = page.tab.locator(".result .file")
     assert [each.split("\n")[0] for each in files.locator("a").all_inner_texts()] == ["a.txt", "b.txt", "f.md"]
-    page.until(lambda: files.nth(2).locator("h1").count() == 1)
+    page.until(lambda: files.nth(2).locator(".markdown .h1").count() == 1)
     assert files.nth(0).locator("pre").inner_text() == "first"
     stays = page.tab.evaluate(
         """() => {

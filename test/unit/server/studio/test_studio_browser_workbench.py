@@ -133,6 +133,53 @@ def test_a_request_that_failed_and_took_its_error_branch_is_not_shown_as_done(tm
 # Finding one's way
 
 
+def test_a_node_is_found_by_what_it_says_and_without_words_all_are_listed_in_order(opened):
+    around = NodeSpec("5", "iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["item", "5"]})
+    nodes = [
+        NodeSpec("9", "llm", {"system": "", "user": "Rhyme on harbours"}), around,
+        NodeSpec("5-1", "iteration-start", {}, "5"), START,
+    ]  # fmt: skip
+    page = opened(text_of(nodes, [("1", "5"), ("5", "9")]))
+    page.press("Control+f")
+    options = page.tab.get_by_role("option")
+    assert [each.split("\n")[0].split()[-1] for each in options.all_inner_texts()] == ["1", "5", "5-1", "9"]
+    page.tab.keyboard.type("harbours")
+    page.until(lambda: options.count() == 1)
+    page.press("Enter")
+    page.tab.wait_for_selector('.react-flow__node[data-id="9"].selected')
+    assert page.tab.locator(".inspector header").inner_text().endswith("id 9")
+
+
+def test_a_folded_container_hides_its_inside_counts_its_issues_and_opens_where_something_is_found(opened):
+    around = NodeSpec("5", "iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["text", "5-2"]})
+    inner = NodeSpec("5-2", "llm", {"system": "", "user": "{{#nobody.says#}}"}, "5")
+    nodes = [START, around, NodeSpec("5-1", "iteration-start", {}, "5"), inner]
+    page = opened(text_of(nodes, [("1", "5"), ("5-1", "5-2")]))
+    page.tab.get_by_role("button", name="Fold Iteration").click()
+    page.until(lambda: page.tab.locator(".react-flow__node").count() == 2)
+    assert page.node("5").locator(".card-issues").count() == 1
+    page.tab.reload()
+    page.drawn()
+    assert page.tab.locator(".react-flow__node").count() == 2
+    page.press("Control+f")
+    page.tab.keyboard.type("nobody")
+    page.press("Enter")
+    page.tab.wait_for_selector('.react-flow__node[data-id="5-2"].selected')
+
+
+def test_a_version_gets_a_name_that_the_history_shows(opened):
+    page = opened(FIVE)
+    page.tab.get_by_role("button", name="History").click()
+    page.tab.get_by_role("button", name="Name step 1").click()
+    page.tab.keyboard.type("as sent to Ann")
+    page.press("Enter")
+    page.tab.get_by_role("button", name="as sent to Ann").wait_for()
+    page.tab.reload()
+    page.drawn()
+    page.tab.get_by_role("button", name="History").click()
+    page.tab.get_by_role("button", name="as sent to Ann").wait_for()
+
+
 def test_the_browser_goes_back_to_the_start_page_and_to_the_file(opened):
     page = opened(FIVE)
     page.tab.go_back()
@@ -202,11 +249,11 @@ def test_a_slash_and_a_name_are_replaced_by_the_variable(opened, typed, chosen):
     page.press("Control+a", "Delete")
     page.tab.keyboard.type("To " + typed, delay=30)
     if chosen:
-        page.tab.get_by_role("option").first.click()
+        page.tab.locator(".cm-tooltip").get_by_role("option").first.click()
         page.until(lambda: page.params("2")["user"] == "To {{#1.letter#}}")
     else:
         page.tab.wait_for_timeout(300)
-        assert page.tab.get_by_role("option").count() == 0
+        assert page.tab.locator(".cm-tooltip").count() == 0
 
 
 def test_pasted_nodes_cover_no_others(opened):
@@ -277,6 +324,6 @@ def test_the_chat_and_its_draft_survive_a_reload(tmp_path, browser, stages, conv
         page.tab.reload()
         page.until(lambda: page.tab.locator(".card.mark-added").count() == 3)
         assert page.tab.locator(".chat .line").all_inner_texts() == said
-        page.tab.locator(".draft").get_by_role("button", name="Accept").click()
+        page.tab.locator(".draft").get_by_role("button", name="Accept", exact=True).click()
         page.until(lambda: "workflow: new" not in (folder / "new.yaml").read_text() or len(page.nodes()) == 4)
         assert len(page.nodes()) == 4

@@ -1,4 +1,4 @@
-"""The bundle of the studio's page: of the present sources, and without other hosts."""
+"""The bundles of all pages: of the present sources, within their budgets, and without other hosts."""
 
 import importlib.util
 import re
@@ -8,15 +8,34 @@ ROOT = Path(__file__).parents[4]
 BUNDLE = ROOT / "server" / "studio" / "bundle"
 
 
-def test_the_bundle_is_of_the_present_sources():
+def built():
     path = ROOT / "server" / "studio" / "web" / "digest.py"
     spec = importlib.util.spec_from_file_location("digest", path)
     assert spec
     assert spec.loader
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
+    return module
+
+
+def test_the_bundles_are_of_the_present_sources():
+    module = built()
     kept = module.KEPT.read_text(encoding="utf-8").strip() if module.KEPT.exists() else "none"
-    assert kept == module.digest(), "the bundle is of other sources: make studio"
+    assert kept == module.digest(), "the bundles are of other sources: make studio"
+
+
+def test_each_page_is_within_its_budget():
+    module = built()
+    sizes = module.sizes()
+    assert sizes.keys() == module.BUDGET.keys()
+    assert {name: size for name, size in sizes.items() if size > module.BUDGET[name]} == {}
+
+
+def test_pages_of_one_file_name_what_they_contain_and_ask_for_nothing():
+    for path in built().PAGES.values():
+        html = path.read_text(encoding="utf-8")
+        assert not re.search(r"""(?:src|href)="(?!data:|openapi\.json"|inbox")|@import|url\(""", html), path.name
+        assert ("markdown-it" in html) == ("Copyright (c) 2014 Vitaly Puzrin, Alex Kocharin" in html), path.name
 
 
 def test_the_page_refers_to_its_own_files_alone():

@@ -43,7 +43,7 @@ def test_a_workflow_is_made_by_words_and_waits_to_be_accepted(chat, stages, pape
     assert told == [
         "Planning the nodes", "Looking over the draft", "A draft of 4 nodes", "Checking", told[-1],
     ]  # fmt: skip
-    assert all(each in told[-1] for each in ("static check, dry run", "Not checked"))
+    assert all(each in told[-1] for each in ("static check, dry run", "not reviewed"))
     assert " [add]" not in next(each["text"] for each in messages if each["kind"] == "note")
     draft = messages[-2]
     assert draft["changes"]["added"] == ["2", "3", "4"]
@@ -63,6 +63,34 @@ def test_a_draft_waits_for_a_page_that_is_reloaded_until_it_is_accepted_or_the_f
     document = studio.open("new.yaml")
     studio.apply(document, {"op": "add_node", "id": "9", "type": "answer", "params": {"answer": "Hi"}, "inside": ""})
     assert studio.get("data/chat?path=new.yaml").json() == {}
+
+
+def test_changes_of_a_draft_are_accepted_and_refused_one_by_one(chat, stages, paper):
+    studio, [messages] = chat(stages(paper[0]), paper[0]["says"])
+    assert messages[-2]["changes"]["added"] == ["2", "3", "4"]
+    left = studio.told("chat/part", {"path": "new.yaml", "accept": False, "node": "3"})
+    assert len(left["document"]["nodes"]) == 1
+    assert left["draft"]["changes"]["added"] == ["2", "4"]
+    taken = studio.told("chat/part", {"path": "new.yaml", "accept": True, "node": "2"})
+    assert [each["id"] for each in taken["document"]["nodes"]] == ["1", "2"]
+    assert taken["draft"]["changes"]["added"] == ["4"]
+    assert studio.get("data/chat?path=new.yaml").json()["changes"] == taken["draft"]["changes"]
+    changes = taken["draft"]["changes"]
+    rest = [{"node": each} for each in ["4", *(each["node"] for each in changes["changed"])]]
+    rest += [{"edge": each} for each in changes["edges_added"] + changes["edges_removed"]]
+    last = taken
+    for part in rest:
+        last = studio.told("chat/part", {"path": "new.yaml", "accept": False, **part})
+    assert last["draft"] is None
+    assert [each["id"] for each in last["document"]["nodes"]] == ["1", "2"]
+    assert [each["kind"] for each in last["document"]["steps"]] == ["open", "chat"]
+
+
+@pytest.mark.parametrize("part", [{}, {"node": 3}, {"edge": ["1", "x", "2"]}, {"edge": ["1"]}])
+def test_a_part_of_a_draft_that_cannot_be_read_is_refused_and_changes_nothing(chat, stages, paper, part):
+    studio, _ = chat(stages(paper[0]), paper[0]["says"])
+    studio.refused("chat/part", {"path": "new.yaml", "accept": True, **part}, 400)
+    assert len(studio.open("new.yaml")["nodes"]) == 1
 
 
 def test_a_key_in_a_sentence_is_in_no_prompt_and_no_file(serve, stages, paper):

@@ -16,6 +16,17 @@ def test_formats_are_listed_and_losses_told_before_the_file(studio):
     assert (found.name, len(graph.nodes), made["losses"]) == ("dify", 5, [])
 
 
+def test_an_export_tells_which_model_it_names_for_a_node_that_names_none(studio):
+    node = {"op": "add_node", "id": "6", "type": "llm", "params": {"system": "", "user": "Hi"}}
+    document = studio.apply(studio.open(), node, {**node, "id": "7", "title": "Draft"})
+    made = studio.get("data/export?path=five.yaml&format=dify").json()
+    assert [each["where"] for each in made["models"]] == ["LLM (6)", "Draft (7)"]
+    named = made["models"][0]["what"].partition("the model ")[2].partition(" of ")[0]
+    assert f"name: {named}" in made["text"]
+    studio.apply(document, *({"op": "set", "node": each, "path": "model_name", "value": "ours"} for each in "67"))
+    assert studio.get("data/export?path=five.yaml&format=dify").json()["models"] == []
+
+
 def test_the_own_format_is_the_file_as_it_is(studio):
     made = studio.get("data/export?path=five.yaml&format=operad").json()
     assert (made["name"], made["text"]) == (
@@ -26,7 +37,7 @@ def test_the_own_format_is_the_file_as_it_is(studio):
 
 def test_an_archive_comes_as_base64(studio):
     made = studio.get("data/export?path=five.yaml&format=coze").json()
-    assert set(made) == {"losses", "name", "base64"}
+    assert set(made) == {"losses", "models", "name", "base64"}
 
 
 def test_what_a_format_cannot_hold_is_listed(studio):

@@ -9,6 +9,7 @@ import yaml
 from studios import FIVE
 
 from operad.operators.nodes.models import LLM
+from operad.server.studio.files.history import History
 from operad.server.studio.files.open_file import OpenFile
 
 SET = {"op": "set", "node": "3", "path": "template"}
@@ -44,7 +45,7 @@ def test_each_change_is_written_at_once_and_undone_and_done_again(studio):
     )
     assert titles(two) == [
         (1, "opened", "open", 0),
-        (2, "Set template of 3", "edit", 1),
+        (2, "Set template of Template transform #3", "edit", 1),
         (3, "Add llm 6, and 1 more", "edit", 2),
     ]
     back = studio.told("undo", {"path": "five.yaml", "version": two["version"]})
@@ -382,10 +383,52 @@ def test_cards_say_what_a_node_does_or_reads(studio):
     said = {each["id"]: each["summary"] for each in studio.open(path)["nodes"]}
     assert said == {
         "1": "letter",
-        "2": "reads 1.letter",
-        "3": "Apologise, and offer help: 1.letter",
-        "4": "Answer the question: 1.letter",
-        "5": "Say thank you: 1.letter",
-        "6": "reads 3.text, 4.text, 5.text",
+        "2": "reads letter · Start",
+        "3": "Apologise, and offer help: letter · Start",
+        "4": "Answer the question: letter · Start",
+        "5": "Say thank you: letter · Start",
+        "6": "reads text · LLM #3, text · LLM #4, text · LLM #5",
         "7": "answer",
     }
+
+
+# Named versions
+
+
+def test_a_version_has_a_name_after_a_restart_and_loses_it(tmp_path):
+    file = tmp_path / "f.yaml"
+    kept = History(file, tmp_path / "histories")
+    kept.add("first", "open", b"1", 1.0)
+    kept.add("second", "edit", b"2", 2.0)
+    kept.name(1, "as sent to Ann")
+    again = History(file, tmp_path / "histories")
+    assert [(each.title, each.name) for each in again.steps] == [("first", "as sent to Ann"), ("second", "")]
+    assert again.current == 2
+    again.name(1, "")
+    assert [each.name for each in History(file, tmp_path / "histories").steps] == ["", ""]
+
+
+def test_a_version_with_a_name_is_kept_when_old_steps_are_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr("operad.server.studio.files.history.MOST_STEPS", 3)
+    file = tmp_path / "f.yaml"
+    kept = History(file, tmp_path / "histories")
+    for number in range(1, 8):
+        kept.add(str(number), "edit", str(number).encode(), float(number))
+    kept.name(2, "good")
+    for _ in range(2):
+        again = History(file, tmp_path / "histories")
+        assert [(each.number, each.title) for each in again.steps] == [(1, "2"), (2, "5"), (3, "6"), (4, "7")]
+        assert (again.content(1), again.current) == (b"2", 4)
+
+
+@pytest.mark.parametrize(("step", "name"), [(9, "x"), (1, "x" * 81), ("1", "x"), (1, 5)])
+def test_a_name_that_cannot_be_given_is_refused(studio, step, name):
+    studio.open()
+    studio.refused("name", {"path": "five.yaml", "step": step, "name": name}, 400)
+    assert [each["name"] for each in studio.open()["steps"]] == [""]
+
+
+def test_a_version_is_named_over_http(studio):
+    studio.open()
+    document = studio.told("name", {"path": "five.yaml", "step": 1, "name": "  as \n it was "})
+    assert document["steps"][0]["name"] == "as it was"

@@ -95,7 +95,10 @@ def test_a_run_from_a_node_runs_changed_nodes_before_it_again(studio):
 
 def test_a_node_without_values_of_a_last_run_does_not_run_alone(studio):
     told = studio.refused("run", {"path": "five.yaml", "only": "3"}, 400)
-    assert told["error"] == "node '3' reads 2, without a value in the last run; run the whole workflow once"
+    assert (
+        told["error"]
+        == "node '3' reads 2, without a value in the last run; run the whole workflow once, or give or pin it"
+    )
 
 
 def test_what_a_node_read_and_gave_in_the_last_run_is_told(studio):
@@ -107,6 +110,8 @@ def test_what_a_node_read_and_gave_in_the_last_run_is_told(studio):
         "inputs": {"2.output": "About rain"},
         "outputs": {"output": "About rain!"},
         "error": None,
+        "items": [],
+        "more_items": False,
     }
 
 
@@ -238,7 +243,8 @@ def test_a_node_that_reads_an_item_does_not_run_alone_before_there_was_one(serve
     (studio.folder / "each.yaml").write_text(EACH)
     told = studio.refused("run", {"path": "each.yaml", "only": "2-2"}, 400)
     assert told["error"] == (
-        "node '2-2' reads 'item' of the iteration '2', without a value in the last run; run the whole workflow once"
+        "node '2-2' reads 'item' of the iteration '2', without a value in the last run; run the whole workflow once, "
+        "or give it"
     )
 
 

@@ -20,6 +20,7 @@ from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowMessage
 from operad.server.view import run_page, runs_page
 from operad.server.view.http import MAX_BODY
+from operad.server.view.runs_page import LedgerCatalog
 from operad.server.view.server import PageServer, RunPage, RunsPage, show
 from operad.server.view.sources import FileSource
 
@@ -657,7 +658,7 @@ class Kept:
     def __init__(self, run_id, state="running", driver="d", **more):
         self.run_id, self.workflow, self.state, self.driver = run_id, "<b>w</b>", state, driver
         self.done, self.total, self.created, self.updated, self.drives = 1, 2, 1.7e9, 1.0, 1
-        self.usage, self.verdict, self.error = "", "", ""
+        self.usage, self.verdict, self.error, self.origin = "", "", "", ""
         vars(self).update(more)
 
 
@@ -687,7 +688,7 @@ class Kepts:
         known = 0 if self.rewritten else part  # as a new part, with all events
         return events[known:], len(events)
 
-    def answer(self, run_id, answers):
+    def answer(self, run_id, answers, by):
         self.said.append((run_id, answers))
 
     def cancel(self, run_id):
@@ -702,7 +703,7 @@ def _at_once(monkeypatch):
 def test_kept_runs_are_listed_and_each_has_its_page(open_page):
     gone = Kept("gone-1", driver="dead")
     ledger: Any = Kepts(**{"a-1": (Kept("a-1"), some_events(end=False)), "gone-1": (gone, some_events(end=False))})
-    url = open_page(RunsPage(ledger, "runs in <db>"))
+    url = open_page(RunsPage(LedgerCatalog(ledger), "runs in <db>"))
     html = get(url).text
     assert '<h1 dir="auto">runs in &lt;db&gt;</h1>' in html
     assert "<b>w</b>" not in html
@@ -717,7 +718,7 @@ def test_kept_runs_are_listed_and_each_has_its_page(open_page):
 def test_a_kept_run_is_followed_answered_and_cancelled(open_page):
     run, happened = Kept("a"), list(some_events(run_id="a"))
     ledger: Any = Kepts(a=(run, happened[:3]))
-    url = f"{open_page(RunsPage(ledger, 't'))}runs/a/"
+    url = f"{open_page(RunsPage(LedgerCatalog(ledger), 't'))}runs/a/"
     with following(url, since=0) as messages:
         assert next(told for _, told in messages if told["spans"])["version"] == 3
         assert post(f"{url}data/answer", {"interrupt_id": "q", "value": 1}).status_code == 200
@@ -734,7 +735,7 @@ def test_a_kept_run_is_followed_answered_and_cancelled(open_page):
 
 def test_a_database_that_does_not_answer_is_told_and_asked_again(open_page, monkeypatch):
     ledger: Any = Kepts(a=(Kept("a"), some_events(run_id="a", end=False)))
-    url = f"{open_page(RunsPage(ledger, 't'))}runs/a/"
+    url = f"{open_page(RunsPage(LedgerCatalog(ledger), 't'))}runs/a/"
     picture_of(url, lambda picture: picture["spans"])
 
     def gone():
@@ -749,7 +750,7 @@ def test_a_database_that_does_not_answer_is_told_and_asked_again(open_page, monk
 def test_runs_that_nobody_follows_any_more_make_room(open_page, monkeypatch):
     monkeypatch.setattr(runs_page, "MOST_RUNS", 2)
     ledger: Any = Kepts(**{name: (Kept(name), some_events(run_id=name)) for name in "abcde"})
-    site = RunsPage(ledger, "t")
+    site = RunsPage(LedgerCatalog(ledger), "t")
     url = open_page(site)
     with following(f"{url}runs/a/") as messages:
         next(messages)
@@ -761,7 +762,7 @@ def test_runs_that_nobody_follows_any_more_make_room(open_page, monkeypatch):
 
 def test_up_to_so_many_runs_none_makes_room(open_page):
     ledger: Any = Kepts(**{name: (Kept(name), some_events(run_id=name)) for name in "abcdef"})
-    site = RunsPage(ledger, "t")
+    site = RunsPage(LedgerCatalog(ledger), "t")
     url = open_page(site)
     for name in "abcdef":
         assert picture_of(f"{url}runs/{name}/", ended)["run_id"] == name
@@ -801,7 +802,7 @@ async def test_runs_are_listed_filtered_and_sorted_in_a_browser(open_page, chrom
             "r-3", "finished", "", workflow="<i>brief</i>", verdict="EXECUTION_ERROR", created=time.time() - 60 * 86400
         ),
     )
-    url = open_page(RunsPage(Kepts(**{run.run_id: (run, ()) for run in runs}), "runs in db"))  # pyright: ignore
+    url = open_page(RunsPage(LedgerCatalog(Kepts(**{run.run_id: (run, ()) for run in runs})), "runs in db"))  # pyright: ignore
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         context = await browser.new_context(bypass_csp=True)
@@ -815,7 +816,7 @@ async def test_runs_are_listed_filtered_and_sorted_in_a_browser(open_page, chrom
 
         assert await listed() == ["r-1", "r-2", "r-3"]
         cells = await view.locator("tbody tr").first.locator("td").all_inner_texts()
-        assert (cells[0].strip(), cells[5:]) == ("finished", ["2 of 2", "0.02 USD", "success"])
+        assert (cells[0].strip(), cells[5:]) == ("done", ["2 of 2", "0.02 USD", "accepted"])
         assert (await view.locator("tbody tr").nth(1).inner_text()).endswith("no <b>key</b>")
         found = dict[str, list[str]]()
         for label, value in (
@@ -823,7 +824,7 @@ async def test_runs_are_listed_filtered_and_sorted_in_a_browser(open_page, chrom
             ("Workflow", "BRIEF"),
             ("Started", "604800"),
             ("Cost at least", "0.01"),
-            ("Verdict", "success"),
+            ("Verdict", "accepted"),
         ):
             control = view.get_by_label(label, exact=True)
             is_choice = await control.evaluate("each => each.tagName === 'SELECT'")

@@ -133,15 +133,15 @@ def to(tab, share):
 
 def test_the_graph_shows_every_operator_with_its_state(brief):
     assert sorted(labels(brief)) == sorted([
-        ["plan", "kept from an earlier round"],
+        ["plan", "reused from an earlier round"],
         ["complaint desk", "skipped"],
-        ["search the web", "kept from an earlier round"],
+        ["search the web", "reused from an earlier round"],
         ["countries", "map"],
-        ["prices", "kept from an earlier round"],
+        ["prices", "reused from an earlier round"],
         ["legal review", "workflow"],
-        ["outline", "kept from an earlier round"],
-        ["approve", "kept from an earlier round"],
-        ["chart", "kept from an earlier round"],
+        ["outline", "reused from an earlier round"],
+        ["approve", "reused from an earlier round"],
+        ["chart", "reused from an earlier round"],
         ["write", "done"],
         ["translate", "done"],
         ["answer", "done"],
@@ -392,6 +392,93 @@ def test_the_timeline_unfolds_to_attempts_pauses_and_calls(brief):
     assert rows.filter(has_text="approve").first.locator(".bar.asked").count() == 1
 
 
+LONG = "Kundenanfragen nach Sprache sortieren"
+
+
+def weather(name=LONG):
+    """A run of a workflow of nodes, whose goal is its name; a tool call of an inner operator fails."""
+    stamps = iter(range(1, 100))
+
+    def of(kind, *path, **fields):
+        return kind(run_id="r", path=path, operator_id=path[-1] if path else "", round=1, time=next(stamps), **fields)
+
+    def ran(*path, calls=()):
+        message = WorkflowMessage(scratchpad="said")
+        return [
+            of(events.OperatorStarted, *path),
+            *calls,
+            of(events.OperatorFinished, *path, seconds=1.0, message=message),
+        ]
+
+    def calls(*path):
+        return [
+            of(events.ToolCalled, *path, tool="forecast", arguments={"city": "Oslo"}, call_id="1"),
+            of(events.ToolReturned, *path, tool="forecast", result="503", failed=True, call_id="1", seconds=1.0),
+        ]
+
+    inside = {"workflow": "inner", "operators": {"ask": ()}}
+    return [
+        of(events.RunStarted, workflow="weather", goal="weather", inputs={"city": "Oslo", "days": 2**63 + 1}, operators={"start": (), name: ("start",), "read": (name,)}),
+        of(events.RoundStarted, operators=("start", name, "read")),
+        *ran("start"), *ran(name, calls=calls(name)),
+        of(events.OperatorStarted, "read"), of(events.WorkflowEntered, "read", **inside), of(events.RoundStarted, "read", operators=("ask",)),
+        *ran("read", "ask", calls=calls("read", "ask")),
+        of(events.OperatorFinished, "read", seconds=1.0, message=WorkflowMessage(scratchpad="said")),
+        of(events.RunFinished, seconds=30.0, rounds=1, message=WorkflowMessage(scratchpad="done")),
+    ]  # fmt: skip
+
+
+def test_a_workflow_of_nodes_has_its_inputs_in_place_of_its_name_as_goal(opened):
+    tab = opened(report(Trace.of(weather())))
+    assert tab.locator("#goal").inner_text() == f"city: Oslo · days: {2**63 + 1}"
+    assert section(tab, "Inputs").locator("dl").inner_text().split("\n") == ["city", "Oslo", "days", str(2**63 + 1)]
+    assert section(tab, "Goal").count() == 0
+
+
+def test_failed_calls_of_tools_are_told_on_card_and_row_also_of_what_is_folded(opened):
+    tab = opened(report(Trace.of(weather())))
+    assert tab.locator(".card.broke .name").all_inner_texts() == [LONG, "read"]
+    assert card(tab, "read").locator(".how").inner_text().endswith("· 1 failed call")
+    failures = tab.locator("#timeline .row:has(.failures)")
+    assert failures.locator(".name").all_inner_texts() == [LONG, "read"]
+    assert "1 failed call" in failures.first.get_attribute("aria-label").split(", ")
+    assert failures.first.locator(".bar.broke").count() == 1
+    to(tab, 0)
+    assert tab.locator(".card.broke, .failures").count() == 0
+
+
+@pytest.mark.parametrize(("width", "name"), [(1280, LONG), (900, "sort the requests")])
+def test_names_of_usual_length_are_not_cut_off(opened, width, name):
+    tab = opened(report(Trace.of(weather(name))), viewport={"width": width, "height": 850})
+    cut = """() => [...document.querySelectorAll('.card .name, .card .how, .row .name, #workflow, #panel button.link, #panel h2')]
+        .filter(each => each.scrollWidth > each.clientWidth + 1 && getComputedStyle(each).display !== 'inline').map(each => each.textContent)"""
+    assert tab.evaluate(cut) == []
+
+
+def test_the_studio_has_links_to_a_node_and_to_what_it_can_do_with_the_run(opened, live):
+    happened = weather()
+    server = live(happened[:-1])
+    tab = opened(f"{server.address}#node={LONG}", allowed=server.host)
+    tab.wait_for_selector(f"#panel h2:has-text('{LONG}')")
+    links = tab.locator("#panel .actions a")
+    assert links.all_inner_texts() == ["Open this node"]
+    server.feed(happened[-1:])
+    until(tab, "document.querySelector('#state').textContent.includes('done')")
+    card(tab, "read").click()
+    tab.wait_for_selector("#panel h2:has-text('read')")
+    assert links.evaluate_all("all => all.map((each) => [each.textContent, each.getAttribute('href')])") == [
+        ["Open this node", "../../#file=a%26b.yaml&run=r&node=read"],
+        ["Re-run from here…", "../../#file=a%26b.yaml&run=r&node=read&then=rerun"],
+    ]
+    tab.keyboard.press("Escape")
+    tab.wait_for_selector("#panel h2:has-text('weather')")
+    assert links.all_inner_texts() == ["Open in the studio", "Make a test…"]
+
+
+def test_a_report_has_no_links_to_a_studio(opened):
+    assert opened(report(Trace.of(weather()))).locator("#panel .actions").count() == 0
+
+
 # What it answers to
 
 
@@ -403,8 +490,8 @@ def test_the_slider_replays_the_run(brief):
     to(brief, 130)
     assert "waits to try again" in card(brief, "prices").get_attribute("aria-label").split(", ")
     to(brief, 450)
-    assert dict(labels(brief))["approve"] == "asks a person"
-    assert brief.locator("#state").inner_text().strip() == "asks a person"
+    assert dict(labels(brief))["approve"] == "waits for an answer"
+    assert brief.locator("#state").inner_text().strip() == "waits for an answer"
     card(brief, "approve").click()
     brief.wait_for_selector("#panel .question :text('not answered at this time')")
     assert section(brief, "Output").count() == 0
@@ -547,6 +634,13 @@ def test_axe_finds_no_serious_fault(opened, runs, scheme):
     tab.get_by_role("tab", name="Rounds").click()
     tab.wait_for_selector("#rounds table")
     assert faults_of(tab) == []
+    phone = opened(
+        report(Trace.of(weather())), color_scheme=scheme, bypass_csp=True, viewport={"width": 390, "height": 844}
+    )
+    assert faults_of(phone) == []
+    phone.get_by_role("tab", name="Details").click()
+    section(phone, "Inputs").wait_for()
+    assert faults_of(phone) == []
 
 
 def test_the_theme_can_be_changed(brief):
@@ -630,7 +724,9 @@ def test_markdown_has_no_power_and_takes_no_time(opened):
         scratchpad=HOSTILE_MARKDOWN, outputs={f"n{number}": f"# x\n{text}" for number, text in enumerate(long)})))  # fmt: skip
     tab = opened(report(Trace.of(happened)))
     section(tab, "Output").wait_for()
-    assert tab.evaluate("document.querySelectorAll('#panel :is(a, img, b, script, details:not(.section))').length") == 0
+    assert tab.evaluate("document.querySelectorAll('#panel :is(img, b, script, details:not(.section))').length") == 0
+    links = tab.locator("#panel a").evaluate_all("all => all.map((each) => [each.href, each.onclick])")
+    assert links == [["https://example.org/%22onclick=alert(3)", None]] * 2, "of the goal and of the output"
     assert section(tab, "Output").locator("th").first.inner_text() == "<b>x</b>"
     assert "[a](javascript:alert(2))" in section(tab, "Output").inner_text()
     assert "\u202e" not in tab.evaluate("document.body.innerText")
@@ -719,7 +815,7 @@ def test_a_part_of_the_time_is_shown_larger(brief):
 # Live
 
 
-_BESIDE = {"note": "", "can": ["answer", "cancel"]}
+_BESIDE = {"note": "", "can": ["answer", "cancel"], "studio": "../../#file=a%26b.yaml&run=r"}
 
 
 class _Answers(BaseHTTPRequestHandler):
