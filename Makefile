@@ -35,7 +35,7 @@ PHOENIX := .venv-phoenix
 MODELS := .venv-models
 RECORDED := $(wildcard ../shared/data/chat2workflow/may/*.json ../shared/data/chat2workflow/apr/*.json)
 
-.PHONY: run test test-all test-pythons release-check check docs reference studio chaos bench conformance fuzz lock audit clean
+.PHONY: run test test-all test-pythons release-check check docs reference studio film chaos bench conformance fuzz lock audit clean
 
 run: $(READY)
 	@$(BIN)/operad run test/example/release_credits/release_credits.yaml --trust --file test/example/data/NEWS
@@ -74,9 +74,11 @@ docs: $(DEV_READY) # builds the site in build/docs
 reference: $(DEV_READY) # writes docs/reference from the declarations
 	$(BIN)/python docs/make/reference.py
 
-studio: # builds the studio's page from its sources; needs Node.js
+studio: # builds all pages from their sources, and prints their sizes; needs Node.js
 	cd server/studio/web && npm ci --no-audit --no-fund && npm run build
-	$(PYTHON) server/studio/web/digest.py
+
+film: $(DEV_READY) # writes the film of the README, docs/film.webp; needs Chromium
+	$(BIN)/python docs/make/film.py
 
 chaos: $(DEV_READY) # injects faults into durable runs for an hour
 	$(BIN)/python test/durability/chaos.py --page docs/fault_injection.md
@@ -122,10 +124,10 @@ fuzz: $(DEV_READY) # fuzzes every loader and parser for ten minutes
 COMPILE := uv pip compile --quiet --universal --generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links
 
 lock: # needs uv; applies the overrides in pyproject.toml; writes versions and hashes only
-	$(COMPILE) --python-version 3.11 --all-extras --group dev --group awel pyproject.toml -o requirements-dev.lock
-	$(COMPILE) --python-version 3.11 --extra embedded --group awel --constraints requirements-dev.lock pyproject.toml -o requirements.lock
+	$(COMPILE) --python-version 3.11 --all-extras --group dev --group awel --group weights pyproject.toml -o requirements-dev.lock
+	$(COMPILE) --python-version 3.11 --extra embedded --group awel --group weights --constraints requirements-dev.lock pyproject.toml -o requirements.lock
 	$(COMPILE) --python-version 3.11 --extra documents --extra embedded --extra evaluate --extra media --extra postgres --extra web \
-	  --extra serve --group dev --group awel --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
+	  --extra serve --group dev --group awel --group weights --group bench --constraints requirements-dev.lock pyproject.toml -o requirements-bench.lock
 	echo "arize-phoenix>=20" | $(COMPILE) --python-version 3.12 --only-binary :all: - -o requirements-phoenix.lock
 	printf '%s\n' "openai-agents>=0.24" "pydantic-ai-slim[anthropic,google,mistral,openai]>=2.68,<3" "anthropic>=1,<3" "google-genai<3" "mistralai<4" \
 	  | $(COMPILE) --python-version 3.12 - -o requirements-models.lock
