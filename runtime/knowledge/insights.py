@@ -11,7 +11,7 @@ import threading
 import time
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from dataclasses import astuple, dataclass, field, replace
 from pathlib import Path
 
@@ -21,9 +21,9 @@ from operad.runtime.events import (
 from operad.runtime.knowledge.knowledge import Insight
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, did_you_mean, shorten
-from operad.runtime.values.forks import after_fork
+from operad.runtime.values.forks import after_fork, around_fork
 from operad.runtime.values.message import Job, new_id
-from operad.runtime.values.sqlite_file import FileKind, SqliteFile
+from operad.runtime.values.sqlite_file import FORK_SECONDS, FileKind, SqliteFile
 from operad.runtime.values.text import short_line
 from operad.runtime.values.words import similarity, words
 
@@ -313,16 +313,24 @@ class _File:
     """File of insights, accessed by a single thread, so that readers see everything written before."""
 
     def __init__(self, path: str | Path) -> None:
+        self._renew()
+        after_fork(self._renew)
+        around_fork(self._write_all)  # registered before the file, which closes itself for a fork
         self._file = SqliteFile(path, _INSIGHTS)
         place = Path(self._file.path)
         if place.exists() or not place.parent.is_dir():  # a new file is created by the first run
             with self._file.connection():  # raises the faults of the file before any run
                 pass
-        self._renew()
-        after_fork(self._renew)
 
     def _renew(self) -> None:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="insights")
+        self._writing: Future[None] | None = None
+
+    def _write_all(self) -> None:
+        """Wait for what is being written, so that the child reads what its parent would have read at the fork."""
+        # Not for a new task: while the process forks, a lock of `concurrent.futures` is held that `submit` needs.
+        if self._writing:
+            wait([self._writing], FORK_SECONDS)
 
     def load(self, operator: str | None = None) -> list[KeptInsight]:
         return self._thread.submit(self._load, operator).result()
@@ -331,7 +339,7 @@ class _File:
         self._thread.submit(self._remove, keys).result()
 
     def save(self, experiences: Mapping[str, Experience], failed: Callable[[Exception], object]) -> None:
-        self._thread.submit(self._save, experiences, failed)
+        self._writing = self._thread.submit(self._save, experiences, failed)
 
     def close(self) -> None:
         self._thread.submit(self._file.close).result()

@@ -26,13 +26,15 @@ def after_fork(renew: F) -> F:
     return renew
 
 
-def around_fork(hold: Callable[[], object], release: Callable[[], object]) -> None:
+def around_fork(hold: Callable[[], object], release: Callable[[], object] | None = None) -> None:
     """Call a method in this process before each fork, and another one after the fork, in this process and in the child.
 
-    For files that must not be in use while the process forks. Methods are called as long as their objects live.
+    For files that must not be in use while the process forks. Methods are called as long as their objects live, and in
+    the order of their registration.
     """
     _register(_holds, hold)
-    _register(_releases, release)
+    if release is not None:
+        _register(_releases, release)
 
 
 def leave_to_parent(value: object) -> None:

@@ -207,8 +207,11 @@ print(flow.run("b").text)
 
 def test_insights_in_a_file_that_were_used_before_a_fork_serve_the_children_and_the_parent(program):
     code = """
+import sqlite3
 from operad.testing import ScriptedReasoner
 insights = Insights("insights.sqlite")
+insights.entries()
+other = sqlite3.connect("insights.sqlite", check_same_thread=False)
 def check(result: str):
     if "careful" not in result:
         raise FaultError("careless", lesson="Be careful.", blame=["query"])
@@ -220,6 +223,8 @@ def rounds():
     reasoner = ScriptedReasoner(answer)
     flow().run("Revenue per month, as SQL.", reasoner)
     return len(reasoner.tasks)
+other.execute("BEGIN IMMEDIATE")  # the insights of the first run are not written yet when the process forks
+threading.Timer(0.5, other.rollback).start()
 print(rounds())
 forked(rounds, rounds)
 print(rounds())
