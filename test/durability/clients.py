@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from http.client import HTTPException
 from typing import Any
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
@@ -91,7 +92,7 @@ class Client(threading.Thread):
         """Return the status and the reply of any server; 0 if there is none."""
         try:
             return ask(self._rng.choice(self._urls()) + path, body)
-        except (OSError, ValueError, IndexError):  # the server ended, or is frozen
+        except (OSError, HTTPException, ValueError, IndexError):  # the server ended, maybe in its reply, or is frozen
             return 0, {}
 
 
@@ -100,6 +101,7 @@ def ask(url: str, body: object = None) -> tuple[int, dict[str, Any]]:
 
     Raises:
         OSError: There is no reply.
+        HTTPException: The reply ends too early.
     """
     data = None if body is None else json.dumps(body).encode()
     request = Request(url, data, {"content-type": "application/json"})  # noqa: S310

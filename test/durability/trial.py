@@ -452,13 +452,16 @@ class Trial:
     def _problems_of(self, ledger: Ledger, order: Order, throws: Sequence[Throw]) -> Iterator[str]:
         if order.problems:
             return
+        if order.result is None:
+            yield f"{order.id} has no result"
+            return
         stored = ledger.result(order.id)
         if stored is None or stored.scratchpad != order.result:
             yield f"a server said {order.result!r} of {order.id}, stored is {stored and stored.scratchpad!r}"
         said = {result for code, result in (_result(url, order.id) for url in self.urls()) if code == 200}
         if said != {order.result}:
             yield f"the servers say different results of {order.id}: {said}"
-        drawn, paid, shipped = (order.result or "  ").split()
+        drawn, paid, shipped = order.result.split()
         thrown = {(throw.key, throw.token) for throw in throws}
         if not {(f"{order.id}/draw", drawn), (f"{order.id}/ship", shipped)} <= thrown:
             yield f"the result {order.result!r} of {order.id} is of no throws"
