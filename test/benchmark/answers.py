@@ -12,7 +12,7 @@ import multiprocessing
 import random
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, replace
 from multiprocessing.connection import Connection
@@ -76,7 +76,7 @@ class Serving:
 
 
 @contextmanager
-def serving(endpoint: Endpoint) -> Iterator[Serving]:
+def serving(endpoint: Endpoint) -> Generator[Serving]:
     """Serve the endpoint on this machine until the block ends."""
     spawning = multiprocessing.get_context("spawn")
     ours, theirs = spawning.Pipe()

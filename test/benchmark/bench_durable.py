@@ -15,7 +15,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter, sleep
@@ -118,7 +118,7 @@ def seconds_of(workflow: Workflow) -> float:
 
 
 @contextmanager
-def working(url: str, shape: str, count: int) -> Iterator[list[int]]:
+def working(url: str, shape: str, count: int) -> Generator[list[int]]:
     """Run workers until the block ends; yield their process ids."""
     command = [sys.executable, __file__, "--work", json.dumps([url, shape])]
     workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]

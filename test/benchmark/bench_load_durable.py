@@ -19,7 +19,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Generator, Iterator, Mapping
 from contextlib import ExitStack, asynccontextmanager, contextmanager
 from importlib import import_module
 from pathlib import Path
@@ -218,7 +218,7 @@ def resident() -> float:
 
 
 @contextmanager
-def working(url: str, count: int) -> Iterator[None]:
+def working(url: str, count: int) -> Generator[None]:
     command = [sys.executable, __file__, "--work", url]
     workers = [subprocess.Popen(command, stderr=subprocess.DEVNULL) for _ in range(count)]
     try:

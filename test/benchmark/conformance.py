@@ -17,7 +17,7 @@ import subprocess
 import sys
 import threading
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -91,7 +91,7 @@ class _Sandbox(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def sandbox() -> Iterator[str]:
+def sandbox() -> Generator[str]:
     """Yield the address of a sandbox for code."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Sandbox)
     threading.Thread(target=server.serve_forever, daemon=True).start()

@@ -20,7 +20,7 @@ import tempfile
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -97,7 +97,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def phoenix(program: Path, folder: Path) -> Iterator[str]:
+def phoenix(program: Path, folder: Path) -> Generator[str]:
     """Run Phoenix on this machine with its data in a folder and without telemetry; yield its address."""
     port = free_port()
     environment = {

@@ -10,7 +10,7 @@ import logging
 import time
 import warnings
 from base64 import b64decode
-from collections.abc import Awaitable, Callable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
@@ -136,7 +136,7 @@ async def outcome(answer: Callable[[Ask, Outcome, Callable[[], None]], Awaitable
 
 
 @contextmanager
-def noted(found: Outcome) -> Iterator[None]:
+def noted(found: Outcome) -> Generator[None]:
     """Note warnings, and log records from this level on."""
     handler = logging.Handler(logging.WARNING)
     handler.emit = lambda record: said.append(record.getMessage())

@@ -7,7 +7,7 @@ import re
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from itertools import count
@@ -69,7 +69,7 @@ class Endpoint:
         return CLIENTS["chat-completions" if self.api == "mistral" else self.api]
 
     @contextmanager
-    def serve(self, script: Sequence[Any]) -> Iterator[Served]:
+    def serve(self, script: Sequence[Any]) -> Generator[Served]:
         """Serve the steps of a script: a step may be a function of the request."""
         served, steps = Served(), [*script]
 
@@ -96,7 +96,7 @@ class Endpoint:
             served.refused.append("a call came back without its reasoning")
 
     @contextmanager
-    def leave(self) -> Iterator[tuple[str, list[float]]]:
+    def leave(self) -> Generator[tuple[str, list[float]]]:
         """Serve the beginning of an answer; yield the address, and the times at which clients left."""
         left: list[float] = []
 

@@ -7,7 +7,7 @@ import sqlite3
 import tempfile
 import time
 import warnings
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from importlib import import_module
 from importlib.util import find_spec
@@ -131,7 +131,7 @@ def has_postgres() -> bool:
 
 
 @contextmanager
-def postgres() -> Iterator[Postgres]:
+def postgres() -> Generator[Postgres]:
     """Run a server for the duration of the block, in a folder whose path is short enough for its socket."""
     folder = Path(tempfile.mkdtemp(prefix="operad-pg-"))
     with _one_at_a_time, warnings.catch_warnings():

@@ -5,7 +5,7 @@ from __future__ import annotations
 import shutil
 import subprocess
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -303,7 +303,7 @@ def server_stopped(trial: Trial) -> None:
 
 
 @contextmanager
-def _two_servers(trial: Trial, clients: int = 8) -> Iterator[Process]:
+def _two_servers(trial: Trial, clients: int = 8) -> Generator[Process]:
     """Start two servers, and clients shortly before a full minute; give one of the servers around the minute.
 
     Afterwards the clients go on for some seconds, and what became of the runs is checked.
@@ -422,7 +422,7 @@ def _wait_for_work(trial: Trial, driving: Process) -> None:
 
 
 @contextmanager
-def _small_disk(folder: Path) -> Iterator[None]:
+def _small_disk(folder: Path) -> Generator[None]:
     folder.mkdir()
     mount = partial(subprocess.run, check=True, capture_output=True)
     try:

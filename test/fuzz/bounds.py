@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from time import process_time
@@ -67,7 +67,7 @@ class Deeds:
             raise PermissionError(f"{event} while fuzzing")
 
     @contextmanager
-    def watched(self) -> Iterator[None]:
+    def watched(self) -> Generator[None]:
         """Raise `UnboundedError` for what was done meanwhile."""
         self.seen.clear()
         self._home = Path(tempfile.gettempdir()).resolve()

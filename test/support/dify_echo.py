@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 from email.parser import BytesParser
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -75,7 +75,7 @@ class _Echo(BaseHTTPRequestHandler):
 
 
 @contextmanager
-def echo_server() -> Iterator[str]:
+def echo_server() -> Generator[str]:
     """Run a server and yield its address."""
     server = ThreadingHTTPServer(("127.0.0.1", 0), _Echo)
     threading.Thread(target=server.serve_forever, daemon=True).start()
