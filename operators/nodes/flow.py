@@ -146,6 +146,10 @@ class Start(NodeOperator[StartParams]):
             except InputError as error:
                 yield Fault("defaults", f"{name!r}: {error}", "wrong-type")
 
+    def check_job(self, job: Job) -> None:
+        """Check the inputs and files of a job."""
+        read_inputs(self.params.variables, job, self.params.defaults)
+
     async def compute(self, call: NodeCall) -> Values:
         """Return the values of the inputs, from the job's inputs and files."""
         return read_inputs(self.params.variables, call.job, self.params.defaults)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, cast
 
@@ -67,8 +67,9 @@ def copied(
         changed = _changed_output(kept.run_id, path, value, restart.round, rows, workflow, codec)
         steps[changed.key] = changed
     if restart.inputs:
-        call = {**call, "job": _changed_job(kept.run_id, call["job"], restart.inputs, workflow)}
-        holders = {name for name, each in workflow.graph().operators.items() if each.holds_inputs}
+        holders = {name: each for name, each in workflow.graph().operators.items() if each.holds_inputs}
+        job = _changed_job(kept.run_id, call["job"], restart.inputs, workflow, holders.values())
+        call = {**call, "job": job}
         steps = {key: row for key, row in steps.items() if bare(key)[0][0] not in holders}
     run = StoredRun(
         kept.run_id,
@@ -158,11 +159,16 @@ def _message_of(value: Any, before: WorkflowMessage | None) -> WorkflowMessage:
     return before.changed(outputs=message.outputs, scratchpad=message.scratchpad if before.scratchpad else "")
 
 
-def _changed_job(run_id: str, job: Job, inputs: Mapping[str, Any], workflow: Any) -> Job:
+def _changed_job(
+    run_id: str, job: Job, inputs: Mapping[str, Any], workflow: Any, holders: Iterable[BaseOperator[Any]]
+) -> Job:
     """Return a job with other inputs.
 
+    Args:
+        holders: The operators that hold the inputs of the job, and run again.
+
     Raises:
-        InputError: No operator reads an input.
+        InputError: No operator reads an input, or an input does not fit.
     """
     read = workflow.built().inputs_read()
     known = None if read is None else read | job.inputs.keys()
@@ -171,4 +177,10 @@ def _changed_job(run_id: str, job: Job, inputs: Mapping[str, Any], workflow: Any
         raise InputError(
             f"run {run_id!r}: no operator reads the inputs {told}; there are: {shorten(sorted(known)) or 'none'}"
         )
-    return job.model_copy(update={"inputs": {**job.inputs, **inputs}})
+    changed = job.model_copy(update={"inputs": {**job.inputs, **inputs}})
+    for holder in holders:
+        try:
+            holder.check_job(changed)
+        except InputError as error:
+            raise InputError(f"run {run_id!r}: {error}") from error
+    return changed

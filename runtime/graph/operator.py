@@ -16,7 +16,7 @@ from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, Issue
 from operad.runtime.values.ids import settled_id
-from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.own import own
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.step_record import StepRecord
@@ -191,6 +191,13 @@ class BaseOperator(Step[T], ExecutesCalls):
             is_first: True if no operator comes before it, also not before the workflows around it.
         """
         return None
+
+    def check_job(self, job: Job) -> None:
+        """Check the inputs of a job, of an operator whose message they are; see `holds_inputs`.
+
+        Raises:
+            InputError: Inputs are missing, unknown, or of a wrong type; all are named.
+        """
 
     @property
     def runs_workflows(self) -> Sequence[HasGraph] | None:

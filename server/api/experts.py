@@ -97,14 +97,7 @@ class Offer:
         given: dict[str, JsonValue] = dict(inputs)
         if goal and not given and (name := self.text_input):
             given = {name: goal}
-        files = {name for name, kind in _inputs_in(self.agent.workflow) if kind.is_file}
-        if named := [name for name in given if name in files and given[name] not in (None, "", [])]:
-            raise RefusedError(
-                400,
-                f"inputs {', '.join(map(repr, named))} of {self.name!r}: are files, and a path would be one of the "
-                "server's; leave them null, or run it there: operad run FILE --file PATH",
-                param="inputs",
-            )
+        self.refuse_files(given)
         session = session_id or new_id()
         job = Job(goal, context=context, inputs=given, turns=tuple(turns), session_id=session, started_by=started_by)
         if self.start is not None:
@@ -114,6 +107,21 @@ class Offer:
                 where = "" if given else "; POST /runs and the MCP tool take `inputs`, chats do not"
                 raise RefusedError(400, f"{self.name!r}: {error}{where}", param="inputs") from error
         return job
+
+    def refuse_files(self, inputs: Mapping[str, JsonValue]) -> None:
+        """Refuse inputs of a client that are files, because their paths would be paths of this machine.
+
+        Raises:
+            RefusedError: An input is a file.
+        """
+        files = {name for name, kind in _inputs_in(self.agent.workflow) if kind.is_file}
+        if named := [name for name in inputs if name in files and inputs[name] not in (None, "", [])]:
+            raise RefusedError(
+                400,
+                f"inputs {', '.join(map(repr, named))} of {self.name!r}: are files, and a path would be one of the "
+                "server's; leave them null, or run it there: operad run FILE --file PATH",
+                param="inputs",
+            )
 
     def scheduled_job(self, at: str) -> Job:
         """Return the job of a firing of the schedule, which must exist.

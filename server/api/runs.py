@@ -359,6 +359,8 @@ class Runs:
             "inputs": restart.inputs,
             "by": restart.by,
         }
+        kept_inputs = run.job.inputs
+        run.offer.refuse_files({k: v for k, v in restart.inputs.items() if k not in kept_inputs or v != kept_inputs[k]})
         try:
             if restart.outputs or restart.inputs:
                 for asked in map(question_of, await asyncio.to_thread(ledger.store.questions, run.id)):

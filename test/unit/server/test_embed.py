@@ -17,7 +17,7 @@ from mcp.client.streamable_http import streamable_http_client
 from openai import AsyncOpenAI
 from serving import opened
 
-from operad import InputError, Job, RunContext, Workflow, operator
+from operad import InputError, Job, RunContext, Workflow, load_workflow, operator
 from operad.runtime.durable import Ledger
 from operad.server import User, asgi
 from operad.server.keys import Key
@@ -365,6 +365,27 @@ async def test_values_that_people_were_asked_about_are_changed_only_by_them(tmp_
         changed = (await ada.post(page, json=changes[0])).json()["run_id"]
         assert (await until(ada, changed, "finished"))["result"] == "signed and closed"
     assert [reply.status_code for reply in refused] == [403, 403]
+
+
+async def test_the_run_page_continues_no_copy_with_a_file_of_the_server(tmp_path):
+    (tmp_path / "secret.txt").write_text("a file of the server")
+    (tmp_path / "flow.yaml").write_text(
+        "workflow: papers\nnodes:\n"
+        "  1: {type: start, variables: {paper: file, title: string}, defaults: {paper: null}}\n"
+        "  2: {type: end, after: 1, outputs: {paper: 1.paper, title: 1.title}}\n"
+    )
+    served = asgi(load_workflow(tmp_path / "flow.yaml"), auth=user_of, db=f"sqlite:///{tmp_path}/runs.db")
+    async with hosted(served) as url, client(url) as http:
+        inputs = {"paper": None, "title": "a"}
+        await http.post("/runs", json={"expert": "papers", "inputs": inputs, "id": "s"})
+        await until(http, "s", "finished")
+        page, changed = "/view/runs/s/data/restart", [{"paper": str(tmp_path / "secret.txt")}, {"titel": "b"}]
+        refused = [await http.post(page, json={"operator": "2", "inputs": inputs | each}) for each in changed]
+        runs = (await http.get("/runs")).json()["runs"]
+        made = await http.post(page, json={"operator": "2", "inputs": inputs | {"title": "b"}})
+        assert (await until(http, made.json()["run_id"], "finished"))["outputs"] == {"paper": None, "title": "b"}
+    assert [reply.status_code for reply in refused] == [400, 409]
+    assert [run["id"] for run in runs] == ["s"]
 
 
 async def test_a_run_in_memory_cannot_be_restarted():

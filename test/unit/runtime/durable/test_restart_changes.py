@@ -136,10 +136,13 @@ def test_the_output_of_a_failed_operator_is_given_by_hand(ledger):
     assert flow.resume(ledger.restart_from("f", "fetch", flow, outputs={"fetch": 21}), {}).text == "42"
 
 
-def test_inputs_of_a_workflow_of_nodes_change_without_running_the_kept_nodes(ledger, tmp_path):
+@pytest.fixture
+def letters(ledger, tmp_path):
+    """A workflow of typed nodes, with a finished run ``n``."""
     file = tmp_path / "flow.yaml"
     file.write_text(
-        "workflow: letters\nnodes:\n  1: {type: start, variables: {name: string, tone: string}}\n"
+        "workflow: letters\nnodes:\n"
+        "  1: {type: start, variables: {name: string, tone: string, copies: number}, defaults: {copies: 1}}\n"
         "  2: {type: template-transform, after: 1, template: 'Dear {{ name }}', variables: {name: 1.name}}\n"
         "  3:\n    type: template-transform\n    after: 2\n    template: '{{ text }} ({{ tone }})'\n"
         "    variables: {text: 2.output, tone: 1.tone}\n"
@@ -148,8 +151,26 @@ def test_inputs_of_a_workflow_of_nodes_change_without_running_the_kept_nodes(led
     flow = load_workflow(file)
     flow.keep_in(ledger)
     flow.run(Job(goal="x", inputs={"name": "Ada", "tone": "kind"}), run_id="n")
-    copy = ledger.restart_from("n", "3", flow, inputs={"name": "Bob", "tone": "cold"})
-    assert flow.resume(copy, {}).outputs["letter"] == "Dear Ada (cold)"
+    return flow
+
+
+def test_inputs_of_a_workflow_of_nodes_change_without_running_the_kept_nodes(ledger, letters):
+    copy = ledger.restart_from("n", "3", letters, inputs={"name": "Bob", "tone": "cold"})
+    assert letters.resume(copy, {}).outputs["letter"] == "Dear Ada (cold)"
+
+
+@pytest.mark.parametrize(
+    ("inputs", "said"),
+    [
+        ({"tnoe": "cold"}, "'tnoe' .did you mean 'tone'"),
+        ({"copies": "many"}, "'copies': expected number"),
+        ({"tnoe": "cold", "copies": "many"}, "'tnoe'.*'copies'"),
+    ],
+)
+def test_inputs_that_a_workflow_of_nodes_does_not_take_make_no_copy(ledger, letters, inputs, said):
+    with pytest.raises(InputError, match=f"run 'n': .*{said}"):
+        ledger.restart_from("n", "3", letters, inputs=inputs)
+    assert [run.run_id for run in ledger.runs()] == ["n"]
 
 
 def test_the_record_says_what_was_changed_and_by_whom(ledger, report):
