@@ -631,11 +631,13 @@ class Runs:
     async def _find_known(self, run_id: str) -> ServedRun | None:
         """Return a run of this server, or of its database, which is followed until its end; None if there is none."""
         run = await self.look(run_id)
-        if run is None or run.ended is not None or run.offer.ledger is None or run_id in self._runs:
+        if run is None or run.ended is not None or run.task is not None or (ledger := run.offer.ledger) is None:
+            return run
+        is_followed = run_id in self._runs
+        run = self._runs.setdefault(run_id, run)
+        await self._read_elsewhere(run, ledger)  # also if it is followed: another server may have told of its end
+        if is_followed:
             return self._runs.get(run_id, run)
-        self._runs[run_id] = run
-        ledger = run.offer.ledger
-        await self._read_elsewhere(run, ledger, 0)
         following = asyncio.ensure_future(self._follow_elsewhere(run, ledger))
         self._following.add(following)
         following.add_done_callback(self._following.discard)
@@ -668,16 +670,15 @@ class Runs:
 
     async def _follow_elsewhere(self, run: ServedRun, ledger: Ledger) -> None:
         """Follow a run that another process drives, until it has ended, or this server drives it."""
-        part = 0
         while self._runs.get(run.id) is run and run.ended is None:
             with suppress(OperadError):  # the database may answer again later; a run that was deleted is forgotten
-                part = await self._read_elsewhere(run, ledger, part)
+                await self._read_elsewhere(run, ledger)
             await asyncio.sleep(_FOLLOW_INTERVAL)
         run.log.close()
 
-    async def _read_elsewhere(self, run: ServedRun, ledger: Ledger, part: int) -> int:
-        """Read the events, the questions and the end of a run that another process drives; return the last part."""
-        happened, part = await asyncio.to_thread(ledger.events_after, run.id, part)
+    async def _read_elsewhere(self, run: ServedRun, ledger: Ledger) -> None:
+        """Read the new events, the questions and the end of a run that another process drives."""
+        happened, run.read_part = await asyncio.to_thread(ledger.events_after, run.id, run.read_part)
         for event in happened:
             if event.seq > run.log.last:
                 run.log.add(event)
@@ -693,7 +694,6 @@ class Runs:
             run.log.close()
         else:
             run.log.notify()
-        return part
 
     @staticmethod
     async def _is_abandoned(run: ServedRun) -> bool:

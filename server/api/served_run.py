@@ -49,6 +49,7 @@ class ServedRun:
         asked: Ids of the questions that it has asked here.
         streamed: Number of the last event before a question that a stream of the answer ended with.
         elsewhere: Its questions, while it is not driven here.
+        read_part: Last part of its stored events that was read, while it is not driven here.
     """
 
     id: str
@@ -73,6 +74,7 @@ class ServedRun:
     streamed: int = 0
     asked: set[str] = field(default_factory=set[str])
     elsewhere: Sequence[Question] = ()
+    read_part: int = 0
 
     @property
     def questions(self) -> Sequence[Question]:

@@ -98,6 +98,19 @@ def test_a_question_of_one_server_is_read_and_answered_at_the_other(servers):
     assert (second.until("p", "finished")["result"], first.until("p", "finished")["result"]) == ("paid", "paid")
 
 
+def test_a_run_that_has_ended_by_one_server_has_ended_by_the_other_that_follows_it(servers, tmp_path):
+    (tmp_path / "shut").touch()
+    first, second = servers(), servers()
+    runs = [f"w{number}" for number in range(8)]
+    for run in runs:
+        first.ask("/runs", {"expert": "working", "goal": run, "id": run})
+        assert second.ask(f"/runs/{run}")["state"] == "running"
+    (tmp_path / "shut").unlink()
+    for run in runs:
+        first.until(run, "finished")
+        assert second.ask(f"/runs/{run}")["result"] == f"did {run}"
+
+
 @pytest.mark.parametrize("end", [signal.SIGKILL, signal.SIGSTOP, signal.SIGTERM])
 def test_the_other_server_takes_the_runs_of_one_that_ends_over(servers, tmp_path, end):
     (tmp_path / "shut").touch()
