@@ -114,14 +114,18 @@ class Replay(BaseOperator[Any]):
     """Operator that returns a node's message of an earlier run.
 
     Args:
+        message: The message; None if the node gave none, in whose place an empty one is returned.
         only: True to choose no port, so that all successors run.
     """
 
     asks_model = False
 
-    def __init__(self, node_id: str, message: WorkflowMessage, ports: tuple[str, ...] = (), *, only: bool) -> None:
+    def __init__(
+        self, node_id: str, message: WorkflowMessage | None, ports: tuple[str, ...] = (), *, only: bool
+    ) -> None:
         self._id = node_id
-        message = message.changed(usage=NO_USAGE)  # it costs nothing again
+        self._is_kept = message is not None
+        message = (message or WorkflowMessage(operator_id=node_id)).changed(usage=NO_USAGE)  # it costs nothing again
         self._message = message.model_copy(update={"ports": None}) if only else message
         self._ports = () if only else ports
 
@@ -141,7 +145,8 @@ class Replay(BaseOperator[Any]):
 
     async def run(self, call: OperatorCall) -> WorkflowMessage:
         """Return the message."""
-        emit(MessageKept())
+        if self._is_kept:
+            emit(MessageKept())
         return self._message
 
 
@@ -166,15 +171,15 @@ def node_alone(graph: NodeGraph, node_id: str, last: RunValues | None, services:
         raise InputError(
             f"node {node_id!r} reads {shorten(missing)}, without a value in the last run; run the whole workflow once, or give or pin it"
         )
-    replays = [Replay(each, known.get(each, WorkflowMessage(operator_id=each)), only=True) for each in read]
+    replays = [Replay(each, known.get(each), only=True) for each in read]
     for each in replays:
         workflow.add_operator(each, [])
     workflow.add_operator(node, replays)
     return workflow
 
 
-def give(workflow: Workflow, graph: NodeGraph, messages: Mapping[str, WorkflowMessage]) -> None:
-    """Let nodes give messages in place of running, also inside of containers."""
+def give(workflow: Workflow, graph: NodeGraph, messages: Mapping[str, WorkflowMessage | None]) -> None:
+    """Let nodes give messages, or None for an empty one, in place of running, also inside of containers."""
     for node_id, message in messages.items():
         level: Workflow | None = workflow
         for container in reversed(graph.around(node_id)):
@@ -263,7 +268,7 @@ def workflow_from(
     known = {**(last.messages if last else {}), **others}
     reused = frozenset(each for each in outer if each not in rerun)
     workflow = assemble(graph, NODE_TYPES, services=services, lossy=True)
-    give(workflow, graph, others | {each: known.get(each, WorkflowMessage(operator_id=each)) for each in reused})
+    give(workflow, graph, {**others, **{each: known.get(each) for each in reused}})
     return workflow, reused
 
 

@@ -235,7 +235,7 @@ class Runs:
                 given = given_messages(graph, only_node, mapping(body, "given"), self._uploads)
                 known = with_given(graph, only_node, last, {**pinned, **given})
                 workflow = node_alone(graph, only_node, known, services)
-                reused = frozenset(node for node in graph.by_id if node != only_node)
+                reused = frozenset(each for each in graph.by_id if only_node not in (each, *graph.around(each)))
             elif from_node:
                 workflow, reused = workflow_from(graph, from_node, last, services, pinned)
             else:

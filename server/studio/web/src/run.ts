@@ -30,6 +30,8 @@ export interface RunState {
 
 export interface NodeRun {
   state: string;
+  /** Whether it ran in this run, or only gave its value of an earlier run; empty if neither. */
+  passed: "ran" | "gave" | "";
   seconds: number | null;
   times: number;
   error: string;
@@ -89,7 +91,7 @@ function nodeRuns(
   before: Readonly<Record<string, NodeRun>>,
 ): Record<string, NodeRun> {
   const found: Record<string, NodeRun> = Object.fromEntries(
-    reused.map((id) => [id, { state: "reused", seconds: null, times: 1, error: "", failedCalls: 0, progress: "", model: "", usage: null, ...NO_LESSON }]),
+    reused.map((id) => [id, { state: "reused", passed: "", seconds: null, times: 1, error: "", failedCalls: 0, progress: "", model: "", usage: null, ...NO_LESSON }]),
   );
   const models = new Map(spans.flatMap((span) => (span?.kind === "model" ? [[span.path.at(-1), span.name] as const] : [])));
   const judged = rounds.findLast((round) => round.status);
@@ -101,11 +103,16 @@ function nodeRuns(
   }
   const last = new Map<string, number>(); // the round in which a node of the workflow itself ran last
   for (const span of spans) {
-    if (span?.kind !== "operator" || (reused.includes(span.name) && span.round < 2)) continue;
+    if (span?.kind !== "operator") continue;
+    if (reused.includes(span.name) && span.round < 2) {
+      found[span.name]!.passed = span.state === "kept" ? "gave" : "";
+      continue;
+    }
     const asking = questions.some((question) => question.node === span.name);
     const open = span.end === null;
     found[span.name] = {
       state: open ? (ended ? "stopped" : asking ? "asking" : "running") : span.fell_back ? "fell" : span.state,
+      passed: span.state === "skipped" ? "" : "ran",
       seconds: span.end === null ? null : span.end - span.start,
       times: (found[span.name]?.times ?? 0) + 1,
       error: span.error ?? span.fell_back ?? "",

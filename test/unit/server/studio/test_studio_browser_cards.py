@@ -53,6 +53,12 @@ def run(page):
     page.tab.locator(".result .run-mark:is(.is-done, .is-failed)").wait_for()
 
 
+def taken(page):
+    """Return the edges that are marked as taken."""
+    edges = page.tab.locator(".react-flow__edge:has(.taken)")
+    return sorted(edges.evaluate_all("(all) => all.map((each) => each.dataset.id)"))
+
+
 def test_a_card_shows_the_model_and_tokens_and_the_edges_that_were_taken_are_marked(opened):
     nodes = [
         NodeSpec("2", "llm", {"system": "", "user": "{{#1.letter#}}"}),
@@ -65,10 +71,55 @@ def test_a_card_shows_the_model_and_tokens_and_the_edges_that_were_taken_are_mar
     summary = page.node("2").locator(".card-summary")
     page.until(lambda: "tokens" in summary.inner_text())
     assert "scripted" in summary.inner_text()
-    taken = page.tab.locator(".react-flow__edge:has(.taken)").evaluate_all(
-        "(all) => all.map((each) => each.dataset.id)"
-    )
-    assert taken == ["1:0>2", "2:0>3", "3:0>4"]
+    assert taken(page) == ["1:0>2", "2:0>3", "3:0>4"]
+
+
+BRANCHES = [
+    NodeSpec("2", "if-else", {"cases": [[None, [[["letter", "1"], "contains", "Ann"]]]]}),
+    NodeSpec("3", "template-transform", {"variables": [["it", ["letter", "1"]]], "template": "Yes: {{ it }}"}),
+    NodeSpec("4", "template-transform", {"variables": [["it", ["letter", "1"]]], "template": "No: {{ it }}"}),
+    NodeSpec("5", "variable-aggregator", {"variables": [["output", "3"], ["output", "4"]]}),
+    NodeSpec("6", "answer", {"answer": "{{#5.output#}}"}),
+]
+LINES = [("1", "2"), ("2", "3"), ("2", "4", 1), ("3", "5"), ("4", "5"), ("5", "6")]
+
+
+@pytest.mark.parametrize(
+    ("button", "edges"),
+    [("Run “{}” alone", ["3:0>5"]), ("Run from here", ["3:0>5", "5:0>6"])],
+)
+def test_a_run_of_a_part_marks_only_the_edges_that_it_took(opened, button, edges):
+    """The node joins two branches, of which the last run took one; all other nodes do not run."""
+    page = opened(graph(BRANCHES, LINES))
+    run(page)
+    page.until(lambda: taken(page) == ["1:0>2", "2:0>3", "3:0>5", "5:0>6"])
+    page.node("5").click()
+    page.press("Control+Enter")
+    page.tab.get_by_role("button", name=button.format("Variable aggregator")).click()
+    page.tab.locator(".result header", has_text="Variable aggregator").wait_for()
+    page.tab.locator(".result .run-mark.is-done").wait_for()
+    page.settled()
+    assert taken(page) == edges
+
+
+def test_an_iteration_that_runs_alone_marks_the_edges_inside_it(opened):
+    start = NodeSpec("1", "start", {"variables": [["words", "array[string]"]], "defaults": {"words": ["fig", "oak"]}})
+    around = NodeSpec("2", "iteration", {"iterator_selector": ["words", "1"], "output_selector": ["output", "2-2"]})
+    inner = [
+        NodeSpec("2-1", "iteration-start", {}, "2"),
+        NodeSpec("2-2", "template-transform", {"variables": [["it", ["item", "2"]]], "template": "a {{ it }}"}, "2"),
+    ]
+    end = NodeSpec("3", "end", {"outputs": [["all", ["output", "2"]]]})
+    edges = [Edge("1", "2"), Edge("2-1", "2-2"), Edge("2", "3")]
+    page = opened(OPERAD.dump(NodeGraph([start, around, *inner, end], edges, "flow")).decode())
+    run(page)
+    page.node("2").click(position={"x": 60, "y": 14})
+    page.press("Control+Enter")
+    page.tab.get_by_role("button", name="Run “Iteration” alone").click()
+    page.node("3").locator(".run-mark.is-reused").wait_for()
+    page.tab.locator(".result .run-mark.is-done").wait_for()
+    page.settled()
+    assert taken(page) == ["1:0>2", "2-1:0>2-2"]
 
 
 def test_the_card_of_an_evaluator_says_its_verdict_and_why(opened):

@@ -20,12 +20,10 @@ function LineOf(edge: EdgeProps<LineEdge>): ReactElement {
 
 export const Line = memo(LineOf);
 
-const NOT_RUN = new Set(["waiting", "skipped"]);
-
-/** How an edge was taken in the run: a class, empty where it was not. */
+/** How an edge was taken in the run, to a node that ran in it: a class, empty where it was not. */
 function takenIn(nodes: Readonly<Record<string, NodeRun>> | undefined, source: string, target: string): string {
   const [from, to] = [nodes?.[source], nodes?.[target]];
-  if (!from || !to || NOT_RUN.has(from.state) || NOT_RUN.has(to.state)) return "";
+  if (!from?.passed || to?.passed !== "ran" || from.state === "waiting" || to.state === "waiting") return "";
   return from.state === "fell" ? "taken fell" : "taken";
 }
 
