@@ -216,6 +216,28 @@ def test_a_phone_has_a_button_that_adds_a_node(opened):
     page.until(lambda: page.tab.locator(".react-flow__node").count() == 6)
 
 
+NAME = "letters/to_customers/refund_after_a_complaint.yaml"
+
+
+@pytest.mark.parametrize("width", [320, 390, 800, 1280])
+def test_the_name_of_the_file_is_readable_in_full(site, page, width):
+    file = site[1] / NAME
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(FIVE)
+    page = page(viewport={"width": width, "height": 780})
+    page.open(NAME)
+    name, bar = page.tab.locator(".top h1"), page.tab.locator(".top")
+    assert name.inner_text() == NAME
+    cut = "(each) => [each.scrollWidth - each.clientWidth, each.scrollHeight - each.clientHeight]"
+    assert name.evaluate(cut) == [0, 0]
+    assert bar.evaluate(cut) == [0, 0]
+    for each in bar.get_by_role("button").all():
+        box = each.bounding_box()
+        if box:
+            assert box["x"] >= 0
+            assert box["x"] + box["width"] <= width
+
+
 # Editing
 
 
