@@ -286,7 +286,7 @@ def field_names(kind: Any) -> Collection[str] | None:
     if not (isinstance(kind, type) and issubclass(kind, BaseModel)):
         of_pydantic = hasattr(cast("Any", kind), "__pydantic_config__")
         try:
-            hints = {} if of_pydantic else get_type_hints(kind, include_extras=True)
+            hints: dict[str, Any] = {} if of_pydantic else get_type_hints(kind, include_extras=True)
         except (NameError, TypeError):  # an annotation that only pydantic resolves
             return None
         has_alias = any(get_origin(hint) is Annotated for hint in hints.values())  # perhaps
