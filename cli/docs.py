@@ -21,34 +21,45 @@ def docs(
         str | None, typer.Argument(metavar="TOPIC", help="A page, such as durable or reference/yaml, or a word.")
     ] = None,
 ) -> None:
-    """Print a page of the documentation, or list the pages; a word lists the sections about it.
+    """Print a page of the documentation, or list the pages; a word lists the sections about it, or those that contain it.
 
-    In a terminal, the page is laid out; otherwise it is printed as Markdown. Exit status: 0; 2 if nothing is about TOPIC.
+    In a terminal, the page is laid out; otherwise it is printed as Markdown. Exit status: 0; 2 if no page contains TOPIC.
     """
     pages = {path.relative_to(PAGES).with_suffix("").as_posix(): path for path in sorted(PAGES.rglob("*.md"))}
     if topic is None:
         width = max(map(len, pages))
         for name, path in pages.items():
-            print(f"{name:{width}}  {_headings(path)[0]}")
+            print(f"{name:{width}}  {_sections(path)[0][0]}")
         return
     name = topic.strip().lower().replace(" ", "_").removeprefix("docs/").removesuffix(".md")
     if name in pages:
         _print(pages[name].read_text(encoding="utf-8"))
         return
-    found = [
-        f"{each}: {heading}" for each, path in pages.items() for heading in _headings(path) if _is_about(heading, topic)
+    sections = [
+        (f"{each}: {heading}", heading, text) for each, path in pages.items() for heading, text in _sections(path)
     ]
+    found = [place for place, heading, _ in sections if _is_about(heading, topic)]
+    found = found or [place for place, _, text in sections if topic.strip().lower() in text.lower()]
     if not found:
         raise InputError(
-            f"docs: no page or section is about {topic!r}{did_you_mean(name, pages)}; operad docs lists the pages"
+            f"docs: no page or section contains {topic!r}{did_you_mean(name, pages)}; operad docs lists the pages"
         )
     print("\n".join(found))
 
 
-def _headings(path: Path) -> list[str]:
-    """Return the headings of a page, without those in code."""
-    text = re.sub(r"^(`{3,}).*?^\1", "", path.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
-    return re.findall(r"^#+ (.+)", text, re.MULTILINE)
+def _sections(path: Path) -> list[tuple[str, str]]:
+    """Return the headings of a page, without those in code, each with the text up to the next one."""
+    sections: list[tuple[str, str]] = []
+    fence = ""
+    for line in path.read_text(encoding="utf-8").splitlines():
+        if match := re.match(r"`{3,}", line):
+            fence = "" if match[0] == fence else fence or match[0]
+        if not fence and line.startswith("#"):
+            sections.append((line.lstrip("#").strip(), ""))
+        elif sections:
+            heading, text = sections[-1]
+            sections[-1] = heading, f"{text}{line}\n"
+    return sections
 
 
 def _is_about(heading: str, topic: str) -> bool:

@@ -109,7 +109,7 @@ COMMANDS = {
         "insights": ("insights:insights", "List the insights in a file, or remove some of them."),
         "docs": (
             "docs:docs",
-            "Print a page of the documentation, or list the pages; a word lists the sections about it.",
+            "Print a page of the documentation, or list the pages; a word lists the sections about it, or those that contain it.",
         ),
     },
     "Serve": {

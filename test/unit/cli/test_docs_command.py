@@ -29,6 +29,12 @@ def test_a_word_lists_the_sections_about_it(operad):
     assert (status, out) == (0, "models: The embedded model\n")
 
 
+def test_a_word_that_no_heading_has_lists_the_sections_that_contain_it(operad):
+    status, out, _ = operad("docs", "own_runs")
+    assert status == 0
+    assert {"embed: Users", "serve: Keys"} <= set(out.splitlines())
+
+
 def test_a_topic_of_no_page_names_the_nearest_page(operad):
     status, out, err = operad("docs", "durabel")
     assert (status, out) == (2, "")
