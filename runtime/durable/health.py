@@ -79,7 +79,7 @@ class DurableHealth:
         try:
             database = self._records.store.database
             with database.engine.begin() as connection:
-                connection.execute(database.sa.select(database.clock))
+                connection.execute(database.sa.select(database.clock)).all()
         except Exception as error:  # noqa: BLE001 - is reported
             return first_line(error)
         return ""

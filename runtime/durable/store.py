@@ -134,7 +134,8 @@ class Store:
     def _check_columns(self) -> None:
         """Raise an error if a table or column is missing, so that it does not occur in the middle of a run."""
         with self.database.reader.connect() as connection:
-            connection.exec_driver_sql(self._tables.statements(connection.dialect)[1])
+            # All rows are read: an open cursor, if anything kept it, would hold a connection to SQLite in its old snapshot.
+            connection.exec_driver_sql(self._tables.statements(connection.dialect)[1]).all()
 
     # Runs
 
