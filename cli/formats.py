@@ -184,8 +184,8 @@ def convert(
 
 def _cleaned(graph: NodeGraph, found: Format) -> tuple[NodeGraph, list[Issue]]:
     """Return a clean workflow, and the issues that it has only without the data of its platform, whose rules are milder."""
-    from operad.flows.clean import cleaned
     from operad.flows.formats.format import check_nodes
+    from operad.flows.repair.clean import cleaned
 
     if not found.runs:
         raise InputError(f"--clean is for workflows of typed nodes, and {found.name} has others; leave it out")

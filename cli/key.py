@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from operad.server.keys import digest, read_name
+from operad.server.http.keys import digest, read_name
 
 
 def key(

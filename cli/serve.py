@@ -37,11 +37,11 @@ from operad.runtime.observe.metrics import serve as serve_metrics
 from operad.runtime.values.errors import InputError, InvalidError, Issue, MissingExtraError, OperadError
 from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import printable
-from operad.server.addresses import LOOPBACK, is_loopback, read_networks
 from operad.server.api.experts import Offer, by_name, leads, offers_of
-from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import read_origins
-from operad.server.keys import SHORTEST_KEY, Key, read_key_file, read_keys
+from operad.server.http.addresses import LOOPBACK, is_loopback, read_networks
+from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.http.guard import read_origins
+from operad.server.http.keys import SHORTEST_KEY, Key, read_key_file, read_keys
 
 if TYPE_CHECKING:
     from operad.server.api.app import Serving
@@ -263,7 +263,7 @@ async def _serve(
     setting: _Setting, sockets: list[socket.socket], make_serving: MakeServing, uvicorn: Any, log: ServerLog
 ) -> None:
     """Serve until a signal; the first one shuts down in order, the second one at once."""
-    from operad.server.connections import http_config, quiet_about_accept
+    from operad.server.http.connections import http_config, quiet_about_accept
 
     quiet_about_accept(asyncio.get_running_loop())
     serving = make_serving(

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, cast
 
 from operad.flows.check import Checker
-from operad.flows.formats.shapes import fields_of
 from operad.operators.variables import Selector, Text
 from operad.runtime.values.errors import Issue
 
@@ -25,7 +24,8 @@ def oversights_of(checker: Checker) -> Iterator[Issue]:
     """
     faulty = {issue.where for issue in checker.issues}
     for spec in checker.graph.nodes:
-        kind, params = checker.types.get(spec.type), fields_of(spec.params)
+        kind, given = checker.types.get(spec.type), spec.params
+        params = cast("Mapping[str, Any]", given) if isinstance(given, Mapping) else dict[str, Any]()
         for name, field in kind.params_type.model_fields.items() if kind and spec.id not in faulty else ():
             is_empty = params.get(name) == "" or (kind and kind.ends and params.get(name) == [])
             if is_empty and field.is_required() and _MAY_BE_EMPTY not in (field.description or ""):

@@ -4,7 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from operad.server.embed import asgi
-    from operad.server.keys import User
+    from operad.server.http.keys import User
 
 __all__ = ["User", "asgi"]
 
@@ -13,7 +13,7 @@ def __getattr__(name: str) -> object:
     """Return a public name; its module is imported when it is used."""
     from importlib import import_module  # not at import: the command line imports parts of this package
 
-    homes = {"User": "keys", "asgi": "embed"}
+    homes = {"User": "http.keys", "asgi": "embed"}
     if name not in homes:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{homes[name]}"), name)

@@ -17,16 +17,16 @@ from operad.runtime.durable.restart import Restart
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Event, OperatorFinished
 from operad.runtime.values.errors import InputError
-from operad.server.addresses import LOOPBACK
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name, python_offer
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
-from operad.server.auth import Auth, authenticated
-from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import read_origins
-from operad.server.keys import Key, read_keys
+from operad.server.http.addresses import LOOPBACK
+from operad.server.http.auth import Auth, authenticated
+from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.http.guard import read_origins
+from operad.server.http.keys import Key, read_keys
 from operad.server.view.runs_page import MOST_LISTED, RunsPage, listed_run
 from operad.server.view.sources import LedgerSource
 from operad.server.view.sources import Source as RunSource
@@ -54,7 +54,7 @@ def asgi(
 
     Args:
         flow: A workflow, an expert, an operator or a function, or its reference such as ``"expert:flow"``; or several.
-        auth: Function of the host application that returns the user of a request; see `operad.server.auth.Auth`.
+        auth: Function of the host application that returns the user of a request; see `operad.server.http.auth.Auth`.
         keys: Accepted keys, instead of `auth`. Without both, only requests for this machine's own names are answered.
         db: Database of the runs; None for that of each workflow (``durable=``), or memory.
         origins: Origins, other than the application's own, whose pages may use it.

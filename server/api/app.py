@@ -30,8 +30,6 @@ from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.validation import requirement
 from operad.runtime.values.value import Value
-from operad.server.access import AccessLog, App
-from operad.server.addresses import LOOPBACK
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault
@@ -42,11 +40,13 @@ from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs, ending_error
 from operad.server.api.schedules import Schedules
 from operad.server.api.seen_runs import SeenRuns, caller_of
-from operad.server.bounds import DEFAULT_BOUNDS, Bounds
-from operad.server.guard import Authenticate, Guard
-from operad.server.keys import Key
-from operad.server.page_headers import HEADERS, PageHeaders, content_policy
-from operad.server.problems import ErrorReply, RefusedError, error_reply, faults_error, json_reply
+from operad.server.http.access import AccessLog, App
+from operad.server.http.addresses import LOOPBACK
+from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.http.guard import Authenticate, Guard
+from operad.server.http.keys import Key
+from operad.server.http.page_headers import HEADERS, PageHeaders, content_policy
+from operad.server.http.problems import ErrorReply, RefusedError, error_reply, faults_error, json_reply
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager

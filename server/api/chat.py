@@ -20,8 +20,8 @@ from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import RunNote, answer_of, end_reply, note_on, sent_as, stream_answer
-from operad.server.problems import RefusedError, json_reply, refuse_faults
-from operad.server.streams import EventStream, reply_after
+from operad.server.http.problems import RefusedError, json_reply, refuse_faults
+from operad.server.http.streams import EventStream, reply_after
 
 _STARTED = int(time.time())
 

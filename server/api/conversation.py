@@ -16,7 +16,7 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 _QUESTION_NOTE = re.compile(
     r"\(run ([A-Za-z0-9_][A-Za-z0-9_.-]{0,99}) asks under ([^\n]{1,400}); say the answer\)\s*\Z"

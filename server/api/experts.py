@@ -29,7 +29,7 @@ from operad.runtime.workflow.memory import Memory
 from operad.runtime.workflow.run_checks import check_deps, check_start
 from operad.runtime.workflow.workflow import Workflow
 from operad.server.api.triggers import Starter, check_secret_of, starters_of_expert, starters_of_nodes
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from operad.configs.faults import meant_key, real_path
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.validation import nearest_choice, requirement
-from operad.server.problems import RefusedError, faults_error
+from operad.server.http.problems import RefusedError, faults_error
 
 MOST_FOUND = 1_000
 """Maximum number of faults of a body whose places are looked up; to name a million takes as many milliseconds."""

@@ -20,8 +20,8 @@ from operad.server.api.plain import operation_id, refusals
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
-from operad.server.keys import Caller, may_answer
-from operad.server.problems import json_reply
+from operad.server.http.keys import Caller, may_answer
+from operad.server.http.problems import json_reply
 
 _MOST_RUNS = 500
 """Maximum number of runs whose questions are listed."""

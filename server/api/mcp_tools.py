@@ -30,8 +30,8 @@ from operad.server.api.faults import value_fault
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
-from operad.server.keys import Caller
-from operad.server.problems import RefusedError
+from operad.server.http.keys import Caller
+from operad.server.http.problems import RefusedError
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext

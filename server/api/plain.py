@@ -24,9 +24,9 @@ from operad.server.api.served_run import ServedRun, State
 from operad.server.api.triggers import Starter
 from operad.server.api.webhooks import METHODS as WEBHOOK_METHODS
 from operad.server.api.webhooks import delivered_run_id, webhook_inputs, webhook_response
-from operad.server.keys import owner_of
-from operad.server.problems import RefusedError, json_reply
-from operad.server.streams import EventStream
+from operad.server.http.keys import owner_of
+from operad.server.http.problems import RefusedError, json_reply
+from operad.server.http.streams import EventStream
 
 RUN_ID = r"^[A-Za-z0-9_][A-Za-z0-9_.\-]{0,99}$"
 

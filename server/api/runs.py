@@ -23,9 +23,9 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
 from operad.server.api.served_run import ServedRun
-from operad.server.bounds import Bounds
-from operad.server.keys import may_answer
-from operad.server.problems import RefusedError
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import may_answer
+from operad.server.http.problems import RefusedError
 
 if TYPE_CHECKING:
     from operad.runtime.durable.health import DurableHealth

@@ -13,9 +13,9 @@ from operad.runtime.values.message import Job
 from operad.server.api.experts import Offer
 from operad.server.api.runs import Runs, unknown_run
 from operad.server.api.served_run import ServedRun
-from operad.server.bounds import Bounds
-from operad.server.keys import Caller
-from operad.server.problems import RefusedError
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import Caller
+from operad.server.http.problems import RefusedError
 
 MOST_LISTED = 1_000
 """Maximum number of runs in a list."""

@@ -11,7 +11,7 @@ import hmac
 from base64 import b64decode, b64encode
 from collections.abc import Mapping
 
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 TOLERANCE = 300
 """Maximum age of a signed request with a time stamp, in seconds; also how far it may be ahead."""

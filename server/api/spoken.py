@@ -14,7 +14,7 @@ from operad.runtime.values.valid_json import to_json
 from operad.server.api.conversation import question_text
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 GONE = "was cancelled, because the client disconnected"
 

@@ -13,7 +13,7 @@ from operad.operators.nodes.flow import StartParams, Trigger, WebhookInput
 from operad.operators.secrets import find_secret
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.secret import missing_text
-from operad.server.keys import SHORTEST_KEY
+from operad.server.http.keys import SHORTEST_KEY
 
 
 @dataclass(frozen=True, slots=True)

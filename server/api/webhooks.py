@@ -19,7 +19,7 @@ from operad.runtime.values.valid_json import repeated_keys
 from operad.server.api.experts import Offer
 from operad.server.api.served_run import ServedRun
 from operad.server.api.signatures import delivery_id
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"]
 """Methods that the request of a webhook may have."""

@@ -31,7 +31,7 @@ from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.values.errors import BudgetError, InputError, OperadError, OperatorError, describe
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
-from operad.server.streams import EventStream
+from operad.server.http.streams import EventStream
 from operad.server.studio.draft_parts import with_edge_of, with_node_of
 from operad.server.studio.expert_chat import design_expert
 from operad.server.studio.experts.graph import graph_of

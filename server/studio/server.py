@@ -45,7 +45,7 @@ try:
     from starlette.responses import JSONResponse, Response
     from starlette.routing import Route
 
-    from operad.server.streams import EventStream
+    from operad.server.http.streams import EventStream
     from operad.server.studio.cases import Tests
     from operad.server.studio.chatting import Chats, model_state
     from operad.server.studio.playground import Playground

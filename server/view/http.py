@@ -16,7 +16,7 @@ from starlette.routing import Mount, Route
 
 from operad.runtime.values.errors import OperadError, describe
 from operad.runtime.values.valid_json import to_json
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 MAX_BODY = 2**20
 """Maximum size of a request's body, in bytes."""

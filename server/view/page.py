@@ -9,7 +9,7 @@ from importlib.resources import files
 
 from operad.runtime.observe.trace import Trace
 from operad.runtime.values.valid_json import to_json
-from operad.server.page_headers import source_hash
+from operad.server.http.page_headers import source_hash
 from operad.server.view.picture import details, picture
 
 _LIVE, _REPORT = "'self'", "'none'"

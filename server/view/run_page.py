@@ -25,9 +25,9 @@ from operad.server.view.sources import Source
 if TYPE_CHECKING:
     from prometheus_client import CollectorRegistry
 
-from operad.server.keys import caller_name
-from operad.server.page_headers import content_policy
-from operad.server.streams import EventStream
+from operad.server.http.keys import caller_name
+from operad.server.http.page_headers import content_policy
+from operad.server.http.streams import EventStream
 from operad.server.view.http import application, json_body, json_response, whole_number
 
 PACE = 0.2

@@ -19,7 +19,7 @@ from operad.runtime.observe.metrics import Metrics
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.runtime.values.pip import pip_install
 from operad.runtime.workflow.workflow import Workflow
-from operad.server.page_headers import PageHeaders
+from operad.server.http.page_headers import PageHeaders
 from operad.server.view.sources import LiveSource
 
 try:
@@ -30,7 +30,7 @@ try:
     from starlette.routing import Mount
     from starlette.types import ASGIApp, Receive, Scope, Send
 
-    from operad.server.connections import http_config, quiet_about_accept
+    from operad.server.http.connections import http_config, quiet_about_accept
     from operad.server.view.http import refusal
     from operad.server.view.run_page import RunPage
     from operad.server.view.runs_page import RunsPage

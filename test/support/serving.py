@@ -18,7 +18,7 @@ from operad.runtime.agents.agent import Expert, Profile
 from operad.runtime.testing import ScriptedReasoner
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name
-from operad.server.connections import http_config
+from operad.server.http.connections import http_config
 
 HELLO = {"role": "user", "content": "Hello"}
 

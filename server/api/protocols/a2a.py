@@ -55,8 +55,8 @@ from operad.server.api.responses import conversation_of
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import note_on
-from operad.server.keys import Key
-from operad.server.problems import RefusedError, json_reply
+from operad.server.http.keys import Key
+from operad.server.http.problems import RefusedError, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Generator

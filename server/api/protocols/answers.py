@@ -11,7 +11,7 @@ from operad.runtime.values.questions import Question
 from operad.server.api.conversation import answer_question
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 MAX_SESSION = 200
 """Maximum length of the id of a conversation that a client gives, in characters."""

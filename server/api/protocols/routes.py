@@ -14,7 +14,7 @@ from starlette.routing import Route
 from operad.server.api.experts import find_offer
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
-from operad.server.problems import RefusedError
+from operad.server.http.problems import RefusedError
 
 PROTOCOLS = {"ag-ui": ("ag_ui", "ag-ui"), "vercel-ai": ("vercel_ai", "serve"), "a2a": ("a2a", "a2a")}
 """Module and extra of each protocol, whose requests name an expert by ``POST /PROTOCOL/NAME``."""

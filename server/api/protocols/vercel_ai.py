@@ -34,8 +34,8 @@ from operad.server.api.protocols.parts import (
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import end_reply, note_on
-from operad.server.problems import RefusedError, refuse_faults
-from operad.server.streams import EventStream
+from operad.server.http.problems import RefusedError, refuse_faults
+from operad.server.http.streams import EventStream
 
 HEADER = ("x-vercel-ai-ui-message-stream", "v1")
 

@@ -40,7 +40,7 @@ from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, new_id
 from operad.runtime.values.valid_json import to_json
-from operad.server.streams import EventStream
+from operad.server.http.streams import EventStream
 from operad.server.studio.experts.graph import goal_of
 from operad.server.studio.file_json import titles_of
 from operad.server.studio.files.folder import Folder

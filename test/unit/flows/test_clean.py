@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from operad.flows.clean import cleaned
 from operad.flows.formats.format import check_nodes
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.repair.clean import cleaned
 from operad.runtime.values.errors import InvalidError
 
 CASES = sorted((Path(__file__).parents[1] / "data" / "dify_cases").glob("*.yml"))

@@ -20,7 +20,7 @@ from serving import opened
 from operad import InputError, Job, RunContext, Workflow, load_workflow, operator
 from operad.runtime.durable import Ledger
 from operad.server import User, asgi
-from operad.server.keys import Key
+from operad.server.http.keys import Key
 
 
 def greet(job: Job) -> str:

@@ -31,8 +31,8 @@ from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.values.errors import AnswerError, FetchError, InputError, OperatorError
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.server.api.experts import offers_of
-from operad.server.bounds import Bounds
-from operad.server.keys import Key, digest
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import Key, digest
 
 KEY = "a-key-of-many-characters"
 PATIENT = ClientCallContext(timeout=30)

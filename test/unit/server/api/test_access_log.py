@@ -11,8 +11,8 @@ from serving import Code, echo, offered, served
 
 from operad.cli.logs import ServerLog, set_up
 from operad.runtime.observe.logs import JsonFormatter
-from operad.server import guard
-from operad.server.keys import Key
+from operad.server.http import guard
+from operad.server.http.keys import Key
 
 KEY = "a-key-of-many-characters"
 WRONG = "a-wrong-key-that-nobody-has"

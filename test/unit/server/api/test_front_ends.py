@@ -10,7 +10,7 @@ from serving import Code, echo, offered, order, served, words
 from operad import tool
 from operad.runtime import MonoModelReasoner, Policy, Retry, events, interrupt
 from operad.runtime.testing import BreakOff, CallTools, Say, ScriptedModel
-from operad.server.keys import Key, digest
+from operad.server.http.keys import Key, digest
 
 pytestmark = pytest.mark.usefixtures("front_ends")
 KEY = "a-key-of-many-characters"

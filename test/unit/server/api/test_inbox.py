@@ -9,8 +9,8 @@ from studio_page import AXE, SERIOUS
 
 from operad.runtime import interrupt
 from operad.runtime.durable import Ledger
-from operad.server.bounds import Bounds
-from operad.server.keys import Key
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import Key
 
 ANNA, BEN = "anna" * 8, "benn" * 8
 KEYS = [Key.of(ANNA, "anna"), Key.of(BEN, "ben")]

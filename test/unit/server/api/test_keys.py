@@ -12,8 +12,8 @@ from serving import HELLO, Code, echo, offered, order, served
 
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.values.errors import InputError, InvalidError
-from operad.server.bounds import Bounds
-from operad.server.keys import Key, digest, read_key_file
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import Key, digest, read_key_file
 
 Client: Any = McpClient
 TEXTS = {name: f"the-key-of-{name}-0123456789" for name in ("admin", "web", "app", "shop")}

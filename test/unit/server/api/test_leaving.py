@@ -10,8 +10,8 @@ import pytest
 from serving import HELLO, Code, offered, served
 
 from operad.runtime import events
-from operad.server.bounds import Bounds
-from operad.server.streams import EventStream
+from operad.server.http.bounds import Bounds
+from operad.server.http.streams import EventStream
 
 CHAT = {"model": "Expert", "messages": [HELLO]}
 RESPONSE = {"model": "Expert", "input": "a"}

@@ -14,9 +14,9 @@ from operad.runtime import MonoModelReasoner
 from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
 from operad.runtime.values.errors import InputError
 from operad.runtime.workflow.memory import count_tokens
-from operad.server.bounds import Bounds
-from operad.server.guard import read_origins
-from operad.server.problems import RefusedError
+from operad.server.http.bounds import Bounds
+from operad.server.http.guard import read_origins
+from operad.server.http.problems import RefusedError
 
 KEY = "a-key-of-many-characters"
 SUMMARIZES = "You keep the memory of a conversation"

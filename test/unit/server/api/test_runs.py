@@ -11,8 +11,8 @@ from serving import Code, echo, offered
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.events import RunFinished
 from operad.server.api.runs import Runs
-from operad.server.bounds import DEFAULT_BOUNDS
-from operad.server.problems import RefusedError
+from operad.server.http.bounds import DEFAULT_BOUNDS
+from operad.server.http.problems import RefusedError
 
 pytest.importorskip("sqlalchemy")
 

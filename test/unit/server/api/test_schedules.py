@@ -20,7 +20,7 @@ from operad.server.api.experts import by_name, offers_of
 from operad.server.api.runs import Runs
 from operad.server.api.schedules import Schedules
 from operad.server.api.triggers import Starter
-from operad.server.bounds import DEFAULT_BOUNDS, Bounds
+from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
 
 DAILY = Starter(Trigger("schedule", cron="0 7 * * *", timezone="Europe/Berlin"), "Write the digest")
 

@@ -26,7 +26,7 @@ from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.server.api.app import Serving
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer, by_name, offers_of
-from operad.server.bounds import Bounds
+from operad.server.http.bounds import Bounds
 
 Client: Any = McpClient
 KEY = "a-key-of-many-characters"

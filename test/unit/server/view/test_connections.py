@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 
 uvicorn = pytest.importorskip("uvicorn")
-from operad.server import connections  # noqa: E402 - it needs the extra
-from operad.server.addresses import address_group, is_in  # noqa: E402
-from operad.server.connections import http_config, most_connections, quiet_about_accept  # noqa: E402
+from operad.server.http import connections  # noqa: E402 - it needs the extra
+from operad.server.http.addresses import address_group, is_in  # noqa: E402
+from operad.server.http.connections import http_config, most_connections, quiet_about_accept  # noqa: E402
 
 ASKS = b"GET / HTTP/1.1\r\nhost: here\r\n\r\n"
 LARGE = 2**24

@@ -10,11 +10,11 @@ from typing import Any
 
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.valid_json import to_json
-from operad.server.access import App, Message, Receive, Scope, Send
-from operad.server.addresses import address_group
-from operad.server.bounds import Bounds
-from operad.server.keys import Caller, Key, User, find_key
-from operad.server.problems import RefusedError
+from operad.server.http.access import App, Message, Receive, Scope, Send
+from operad.server.http.addresses import address_group
+from operad.server.http.bounds import Bounds
+from operad.server.http.keys import Caller, Key, User, find_key
+from operad.server.http.problems import RefusedError
 
 OPEN = frozenset({"/", "/healthz", "/inbox"})
 """Paths that need no key, because their content is not secret. Where the host application signs users in, only /healthz is open."""

@@ -19,8 +19,8 @@ import h11
 import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
-from operad.server.access import log_connection
-from operad.server.addresses import LOOPBACK_NETWORKS, address_group, is_in
+from operad.server.http.access import log_connection
+from operad.server.http.addresses import LOOPBACK_NETWORKS, address_group, is_in
 
 MOST_CONNECTIONS = 256
 """Maximum number of connections at once; lower if half of the process's file descriptors are fewer."""

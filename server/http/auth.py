@@ -11,8 +11,8 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 
 from operad.runtime.values.arguments import short_repr
-from operad.server.keys import User
-from operad.server.problems import RefusedError
+from operad.server.http.keys import User
+from operad.server.http.problems import RefusedError
 
 Auth = Callable[[Any], "str | User | Awaitable[str | User | None] | None"]
 """Function of the host application that gets a request, a `starlette.requests.Request`, and returns the name of its user,

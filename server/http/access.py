@@ -7,7 +7,7 @@ import time
 from collections.abc import Awaitable, Callable, MutableMapping, Sequence
 from typing import Any
 
-from operad.server.keys import Caller
+from operad.server.http.keys import Caller
 
 Message = MutableMapping[str, Any]
 Scope = MutableMapping[str, Any]
