@@ -33,6 +33,7 @@ from operad.runtime.values.base_errors import (
     InvalidError,
     Issue,
     OperadError,
+    OtherError,
     describe,
     shorten,
 )
@@ -69,6 +70,7 @@ __all__ = [
     "ToolError",
     "describe",
     "did_you_mean",
+    "internal_text",
     "shorten",
 ]
 
@@ -170,6 +172,24 @@ class OperatorError(OperadError):
 
 _NOT_COMBINED = (OperadError, StopIteration, StopAsyncIteration)
 """Types that `OperatorError` is not combined with: errors of Operad, and exceptions that Python uses as signals."""
+
+
+def internal_text(error: BaseException) -> str:
+    """Return the description of an exception that is none of Operad's own, also of one whose text an error repeats.
+
+        print(internal_text(KeyError("user")))  # KeyError: 'user'
+        print(internal_text(InputError("there is no user")) == "")  # True
+
+    The text is for the people who run the program, as it may name paths, addresses or keys. It is empty if there is no
+    such exception, or it has no text. An error of Operad that describes its cause in words of its own is not internal.
+    """
+    seen: list[BaseException] = []
+    while isinstance(error, OperadError) and not isinstance(error, OtherError):
+        cause, repeats = error.__cause__, isinstance(error, OperatorError | JobError) or type(error) is OperadError
+        if cause is None or cause in seen or not (repeats or isinstance(cause, OperadError)):
+            return ""
+        seen.append(error := cause)
+    return describe(error) if str(error) else ""
 
 
 class OperatorTimeoutError(OperadError, TimeoutError):
