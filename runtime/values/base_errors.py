@@ -106,7 +106,7 @@ class AnswerError(OperadError):
 
 
 class OtherError(OperadError):
-    """Description of an exception that is none of Operad's own, in place of one that cannot be pickled."""
+    """Description of an exception that is none of Operad's own and cannot be pickled, as a cause in another process."""
 
 
 def _described(error: BaseException) -> OperadError:

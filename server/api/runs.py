@@ -16,7 +16,7 @@ from pydantic import JsonValue, ValidationError
 
 from operad.runtime import events
 from operad.runtime.durable.rows import Origins, question_of
-from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean, internal_text
+from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean, internal_cause
 from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.valid_json import to_json
@@ -541,8 +541,8 @@ class Runs:
             run.state = "running" if run.lost else "cancelled"
         elif error := task.exception():
             run.state, run.error = ("cancelled", run.error) if run.error else ("failed", run.redaction.error(error))
-            if internal_text(error) and not run.lost:
-                _logger.error("run %s failed", run.id, exc_info=error)
+            if (cause := internal_cause(error)) and not run.lost:
+                _logger.error("run %s failed", run.id, exc_info=cause)
         else:
             run.state = "finished"
         if run.lost:  # the next request finds it in the database

@@ -255,7 +255,8 @@ async def test_another_server_tells_no_text_of_a_stored_run_and_the_database_has
         ids = [await begun(http, name) for name in served.runs.offers]
     async with (other := server()).lifespan(), client(other) as http:
         told = [(await http.get(f"/runs/{run_id}")).text for run_id in ids]
-    assert [CANARY in text for text in told] == [False, False]
+        lists = [(await http.get(path)).text for path in ("/runs", "/view/", "/view/data/runs")]
+    assert [CANARY in text for text in (*told, *lists)] == [False] * 5
     assert [
         f"internal error, described in the log of the server under run {each}" in told[n] for n, each in enumerate(ids)
     ] == [True, True]
