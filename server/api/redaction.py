@@ -35,16 +35,18 @@ class Redaction:
     def __init__(self, run_id: str, *, redacts: bool) -> None:
         self._run_id = run_id
         self._redacts = redacts
-        self._texts: dict[str, dict[str, None]] = {}  # by the type of the exception, in order, without repetition
+        self._texts: dict[str, dict[str, list[str]]] = {}  # by the type of the exception, and by their heads
+        self._lengths = set[int]()  # of the heads
 
     def learn(self, internal: str) -> bool:
         """Redact an internal text from now on; return True if it is a new one."""
         kind, _, text = internal.partition(": ")
-        known = self._texts.setdefault(kind, {}) if text else {}
-        if not text or internal in known:
+        if not text or internal in self._texts.get(kind, {}).get(internal[:_HEAD], ()):
             return False
         escaped = (repr(internal), json.dumps(internal), json.dumps(internal, ensure_ascii=False))
-        known.update(dict.fromkeys((internal, *(each[1:-1] for each in escaped))))
+        for each in {internal, *(each[1:-1] for each in escaped)}:
+            self._texts.setdefault(kind, {}).setdefault(each[:_HEAD], []).append(each)
+            self._lengths.add(len(each[:_HEAD]))
         return True
 
     def event(self, event: Event) -> Event:
@@ -90,10 +92,10 @@ class Redaction:
                 return value if (cleaned := self._without_in_text(shown)) == shown else cleaned
 
     def _without_in_text(self, text: str) -> str:
-        for kind, internal in self._texts.items():
+        for kind, heads in self._texts.items():
             note, start = f"{kind}: internal error, described in the log of the server under run {self._run_id}", 0
             while (start := text.find(f"{kind}: ", start)) >= 0:
-                found = [each for each in internal if text.startswith(each[:_HEAD], start)]
+                found = [each for n in self._lengths for each in heads.get(text[start : start + n], ())]
                 end = start + max((_common(each, text[start : start + len(each)]) for each in found), default=0)
                 text = text[:start] + note + text[end:] if found else text
                 start += len(note) if found else len(kind)
