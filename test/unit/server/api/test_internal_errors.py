@@ -339,3 +339,31 @@ def test_an_internal_text_is_found_where_it_is_cut_or_escaped(text, expected):
         redaction.learn(internal)
     note = "RuntimeError: internal error, described in the log of the server under run 7"
     assert redaction.of({"a": [(text,)]}) == {"a": [(expected.replace("NOTE", note),)]}
+
+
+@operator
+async def asking(job: Job, context: RunContext) -> str:
+    if not context.lesson:
+        return connect()
+    await context.ask("Go on?", bool)
+    return f"heard: {context.lesson}"
+
+
+async def test_a_run_that_continues_in_another_server_tells_no_text_of_its_earlier_rounds(tmp_path):
+    def server():
+        return asgi(Workflow(asking, name="asking", max_rounds=2), keys=KEYS, db=tmp_path / "runs.db")
+
+    async def until(http, state):
+        while (run := (await http.get("/runs/monday")).json())["state"] != state:
+            await asyncio.sleep(0.05)
+        return run
+
+    async with (served := server()).lifespan(), client(served) as http:
+        await http.post("/runs", json={"expert": "asking", "goal": "tea", "id": "monday"})
+        (question,) = (await until(http, "asks"))["questions"]
+    async with (served := server()).lifespan(), client(served) as http:
+        await until(http, "asks")
+        await http.post(f"/runs/monday/answers/{question['id'].replace('#', '%23')}", json={"answer": True})
+        told = [json.dumps(await until(http, "finished")), (await http.get("/runs/monday/events")).text]
+    assert "heard: asking failed: RuntimeError: internal error" in told[0]
+    assert [CANARY in text for text in told] == [False, False]
