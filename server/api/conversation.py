@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
+from operad.server.api.answer_form import AnswerFormat
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.http.problems import RefusedError
@@ -84,6 +85,7 @@ class ChatRequest(BaseModel):
     )
     stream: StrictBool | None = Field(default=None, description="True to send the answer in chunks.")
     stream_options: StreamOptions | None = None
+    response_format: AnswerFormat | None = Field(default=None, description="Form that the answer has to fit.")
     n: StrictInt | None = Field(
         default=None, description="One answer is given.", json_schema_extra={"minimum": 1, "maximum": 1}
     )
@@ -97,8 +99,8 @@ def faults_of(request: ChatRequest) -> Iterator[tuple[str, str]]:
     for name in ("tools", "functions"):
         if extra.get(name):
             yield name, "experts have tools of their own and call none of yours; leave it out"
-    if extra.get("response_format") not in (None, {"type": "text"}):
-        yield "response_format", "the form of an answer is the expert's own (its output_schema); leave it out"
+    if request.response_format:
+        yield from request.response_format.faults("response_format")
     if extra.get("logprobs"):
         yield "logprobs", "are not known here; leave it out"
     for number, message in enumerate(request.messages):
