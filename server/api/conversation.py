@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.json_schema import SkipJsonSchema
@@ -45,7 +45,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart | SkipJsonSchema[OtherPart]] | None = Field(
+    content: str | Annotated[list[TextPart | SkipJsonSchema[OtherPart]], Field(fail_fast=True)] | None = Field(
         default=None, description="Text of the message, or a list of its parts."
     )
 
@@ -79,6 +79,7 @@ class ChatRequest(BaseModel):
     model: str = Field(description="Name of the expert; GET /v1/models lists them.")
     messages: list[ChatMessage] = Field(
         min_length=1,
+        fail_fast=True,  # to name a million faults takes seconds, in which the server answers nobody
         description="The last user message with text is the task; the user and assistant messages before it are the "
         "conversation so far; all others are background information.",
         json_schema_extra={"contains": WITH_TEXT},

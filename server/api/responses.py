@@ -77,7 +77,7 @@ class InputMessage(BaseModel):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(
+    content: str | Annotated[list[InputText | SkipJsonSchema[OtherInput]], Field(fail_fast=True)] = Field(
         description="Text of the message, or a list of its parts."
     )
 
@@ -107,7 +107,8 @@ class ResponseRequest(BaseModel):
         Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
-            Field(json_schema_extra={"contains": WITH_TEXT}),
+            # to name a million faults takes seconds, in which the server answers nobody
+            Field(json_schema_extra={"contains": WITH_TEXT}, fail_fast=True),
         ]
     ) = Field(description="A text; or messages, of which the last user message is the task.")
     instructions: str | None = Field(default=None, description="Background information, for this response only.")

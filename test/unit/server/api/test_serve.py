@@ -180,6 +180,23 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": [1] * 9}),
+        ("chat/completions", {"messages": [{"role": "user", "content": [{}] * 9}]}),
+        ("responses", {"input": [1] * 9}),
+        ("responses", {"input": [{"role": "user", "content": [1] * 9}]}),
+    ],
+)
+async def test_of_wrong_items_of_a_list_the_first_is_named(path, body):
+    """A list may have a million items, and naming them all would hold up all other requests for seconds."""
+    async with served(offered(Code(echo))) as here:
+        reply = await here.http.post(f"/v1/{path}", json={"model": "Expert", **body})
+    assert reply.status_code == 400
+    assert ".1" not in reply.json()["error"]["message"]  # the place of the second item
+
+
+@pytest.mark.parametrize(
     ("request_", "wanted"),
     [
         ({"model": "Exprt"}, "did you mean 'Expert'"),
