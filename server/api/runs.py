@@ -180,7 +180,11 @@ class Runs:
     def _origins(self) -> Origins:
         """The origins of the experts' runs in the database."""
         ledgers = [(offer.ledger, offer.agent.workflow.name) for offer in self.offers.values() if offer.ledger]
-        sources = {json.dumps(ledger.source) for ledger, _ in ledgers if ledger.source is not None}
+        sources = {
+            json.dumps(_expert_of(ledger.source)).removesuffix("}")
+            for ledger, _ in ledgers
+            if ledger.source is not None
+        }
         return Origins(sources, {name for ledger, name in ledgers if ledger.source is None})
 
     async def look(self, run_id: str) -> ServedRun | None:
@@ -706,11 +710,18 @@ class Runs:
     def _offer_of(self, kept: StoredRun) -> Offer | None:
         with suppress(ValueError):
             source: JsonValue = json.loads(kept.source)
-            mine = [o for o in self.offers.values() if o.ledger and o.ledger.source == source]
+            mine = [o for o in self.offers.values() if o.ledger and _expert_of(o.ledger.source) == _expert_of(source)]
             if source is None:  # of programs, whose ledgers have no source
                 mine = [o for o in mine if o.agent.workflow.name == kept.workflow]
             return next(iter(mine), None)
         return None
+
+
+def _expert_of(source: JsonValue) -> JsonValue:
+    """Return the expert in the source of a run: the same for other options of the command, such as another model."""
+    if not isinstance(source, dict):
+        return source
+    return {key: source[key] for key in ("file", "expert") if key in source}
 
 
 def unknown_run(run_id: str, known: Iterable[str], retention: str) -> RefusedError:
