@@ -707,3 +707,19 @@ def test_a_run_with_a_place_for_files_can_be_looked_at_and_delivered(operad):
     assert "note.txt" in out
     assert "cannot be read" not in out
     assert operad("runs", "resume", "one")[0] == 0
+
+
+def test_the_id_of_a_run_is_printed_when_the_database_has_the_run(operad, tmp_path, monkeypatch):
+    (tmp_path / "letter.operad.yaml").write_text(INPUTS)
+    stored = []
+
+    def say(console, line):
+        if found := re.match(r"run: (\S+)", line):
+            with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as database:
+                stored.append(
+                    database.execute("select count(*) from operad_runs where run_id = ?", (found[1],)).fetchone()
+                )
+
+    monkeypatch.setattr("operad.cli.follow.say", say)
+    operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable")
+    assert stored == [(1,)]
