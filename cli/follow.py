@@ -336,9 +336,8 @@ async def follow(
     runs_in_workers = kept is not None and kept.ledger.workers is not None  # workers configure models themselves
     if not runs_in_workers and (line := model_line(agent.reasoner)):
         say(console, line)
-    greeting = kept.greeting(job) if kept else ""
     if kept:
-        kept.keep(agent.workflow)
+        kept.keep(agent.workflow, partial(say, console, kept.greeting(job)))
     if written:
         agent.workflow.add_listener(partial(_write_event, written, console))
     finished: events.RunFinished | None = None
@@ -350,9 +349,6 @@ async def follow(
             stream = agent.stream(job, run_id=kept.run_id if kept else None)
             async with asker.serving(), aclosing(stream):
                 async for event in stream:
-                    if greeting:  # at the first event, before which the run is stored
-                        say(console, greeting)
-                        greeting = ""
                     for shown_event in asking.of(event) if brief else (event,):
                         display.show(shown_event)
                     asker.on_event(event)

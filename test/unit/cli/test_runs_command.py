@@ -723,3 +723,10 @@ def test_the_id_of_a_run_is_printed_when_the_database_has_the_run(operad, tmp_pa
     monkeypatch.setattr("operad.cli.follow.say", say)
     operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable")
     assert stored == [(1,)]
+
+
+def test_show_has_the_result_of_a_workflow_of_typed_nodes(operad, tmp_path):
+    (tmp_path / "letter.operad.yaml").write_text(INPUTS)
+    operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable", "--run-id", "letter")
+    _, out, _ = operad("runs", "show", "letter", "--db", "runs.sqlite")
+    assert re.search(r"^result +Dear Ada \(Ada\)$", out, re.MULTILINE)
