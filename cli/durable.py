@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 import shlex
+from collections.abc import Callable
 from datetime import datetime
 from pathlib import Path
 from secrets import token_hex
@@ -146,17 +147,20 @@ class Kept:
         """Command that answers a question later, without the answer itself."""
         return f"{self._resume} --answer"
 
-    def keep(self, workflow: Workflow) -> None:
-        """Store the run of a workflow in the ledger."""
+    def keep(self, workflow: Workflow, announce: Callable[[], None]) -> None:
+        """Store the run of a workflow in the ledger, and announce it once it is stored."""
         workflow.keep_in(self.ledger)
-        workflow.add_listener(self._note_start)
+
+        def note_start(event: events.Event) -> None:  # the first event comes after the record
+            if not self._has_started:
+                announce()
+            self._has_started = True
+
+        workflow.add_listener(note_start)
 
     def goes_on(self) -> str:
         """Return the text to print after an interruption: the command that resumes the run, if the run had started."""
         return f"; to resume: {self._resume}" if self._has_started else ""
-
-    def _note_start(self, event: events.Event) -> None:
-        self._has_started = True
 
 
 def resume_command(run_id: str, db: str | None, base_url: str | None = None) -> str:

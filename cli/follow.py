@@ -337,8 +337,7 @@ async def follow(
     if not runs_in_workers and (line := model_line(agent.reasoner)):
         say(console, line)
     if kept:
-        say(console, kept.greeting(job))
-        kept.keep(agent.workflow)
+        kept.keep(agent.workflow, partial(say, console, kept.greeting(job)))
     if written:
         agent.workflow.add_listener(partial(_write_event, written, console))
     finished: events.RunFinished | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, cast
@@ -226,7 +227,12 @@ class _OutputFile:
             write_file(self.path, self.data(design.graph))
 
     def data(self, graph: NodeGraph) -> bytes:
-        """Return the content of the file; text of unchanged parts is taken from the existing file."""
+        """Return the content of the file; text of unchanged parts is taken from the existing file.
+
+        A new workflow without a name is named after its file, so that a server can offer several.
+        """
+        if self.path and self._base_data is None and graph.name == NOTHING.name:
+            graph = replace(graph, name=Path(self.path).name.partition(".")[0])
         return self._wanted.dump_keeping_text(graph, self._base_data)
 
     def restore(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 from operad.cli.columns import local_time
 from operad.cli.durable import database_option, resume_command
 from operad.cli.progress import used
+from operad.configs.flow import result_text
 from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
@@ -225,7 +226,7 @@ def _result_facts(result: WorkflowMessage | str) -> Iterator[tuple[str, str]]:
     if isinstance(result, str):
         yield "result", result
         return
-    yield "result", short_line(result.scratchpad, LONGEST_SAID)
+    yield "result", short_line(result.scratchpad or result_text(result.outputs), LONGEST_SAID)
     if result.evaluation:
         reason = reason_in(result.evaluation, result.unsure)
         yield "verdict", short_line(verdict_text(result.status, reason), MOST_OF_A_VERDICT)

@@ -233,7 +233,7 @@ def _evaluator_of(text: str) -> Any:
 
 
 def _prepare(path: Path, keys: Sequence[str], resume: bool) -> None:
-    """Remove the results of a finished evaluation, unless it is to be continued."""
+    """Remove the results of a finished evaluation of the same cases, unless it is to be continued."""
     if resume or not path.exists() or not path.stat().st_size:
         return
     try:
@@ -247,7 +247,13 @@ def _prepare(path: Path, keys: Sequence[str], resume: bool) -> None:
         ) from error
     if not is_ours:
         raise InputError(f"{path}: is not a file of results; name another one: --output FILE")
-    if missing := [key for key in keys if key not in done]:
+    missing = [key for key in keys if key not in done]
+    if missing and (others := done.difference(keys)):
+        raise InputError(
+            f"{path}: holds an evaluation of other cases, such as {min(others)!r}; remove it, or name another file: "
+            "--output FILE"
+        )
+    if missing:
         raise InputError(
             f"{path}: holds an evaluation without {len(missing)} of these {len(keys)} runs; --resume continues it; or "
             "name another file: --output FILE"

@@ -85,7 +85,7 @@ class Origins(NamedTuple):
     """Origins of runs to select.
 
     Attributes:
-        sources: Sources of workflows in files, as JSON.
+        sources: Beginnings of the sources of workflows in files, as JSON.
         programs: Names of workflows in Python, whose runs have no source.
     """
 

@@ -182,8 +182,7 @@ class Store:
         The other long columns (`LONG`) are not read.
         """
         table = self._tables.runs
-        begins = self.database.sa.func.substr(table.c.source, 1, len(source)) == source
-        query = self._select_short().add_columns(table.c.source).where(begins)
+        query = self._select_short().add_columns(table.c.source).where(self._begins(source))
         rows = self.database.rows(query.order_by(table.c.created.desc(), table.c.run_id.desc()))
         return [of_row(StoredRun, row._mapping) for row in rows]
 
@@ -191,7 +190,11 @@ class Store:
         """Return the condition that a run has one of these origins."""
         sa, table = self.database.sa, self._tables.runs
         in_python = sa.and_(table.c.source == "null", table.c.workflow.in_(origins.programs))
-        return sa.or_(table.c.source.in_(origins.sources), in_python)
+        return sa.or_(*map(self._begins, origins.sources), in_python)
+
+    def _begins(self, source: str) -> Any:
+        """Return the condition that the source of a run begins with a text."""
+        return self.database.sa.func.substr(self._tables.runs.c.source, 1, len(source)) == source
 
     def _select_short(self) -> Any:
         """Return a query of all runs without their long columns."""

@@ -246,6 +246,9 @@ class _ArgumentsSchema(GenerateJsonSchema):
 def checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, Any]) -> dict[str, Any]:
     """Return arguments that fit the JSON Schema of a tool, with slips such as ``"10"`` for a number read.
 
+    A missing argument that the schema requires, and for which it has a default, gets the default: zod, with which most MCP
+    servers in TypeScript are written, requires each argument that has one.
+
     Raises:
         ToolError: The arguments do not fit the schema, or the schema is not usable.
     """
@@ -256,6 +259,7 @@ def checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, An
     try:
         validator_for(schema, default=Draft202012Validator).check_schema(schema)
         validator = validator_of(schema)
+        arguments = _with_defaults(schema, arguments)
         errors = schema_errors(validator, arguments)
         for read in readings(errors, schema, arguments):
             if not schema_errors(validator, read):
@@ -276,6 +280,19 @@ def checked_by_schema(tool: str, schema: dict[str, Any], arguments: dict[str, An
     if faults:
         raise wrong_arguments(tool, faults)
     return arguments
+
+
+def _with_defaults(schema: Any, value: Any) -> Any:
+    """Return a value with the defaults of required fields that it lacks, also inside objects."""
+    if not isinstance(value, dict) or not isinstance(schema, dict):
+        return cast("Any", value)
+    given, described = cast("dict[str, Any]", value), cast("dict[str, Any]", schema)
+    properties: dict[str, Any] = described.get("properties", {})
+    filled = {name: _with_defaults(properties.get(name), each) for name, each in given.items()}
+    for name in described.get("required", ()):
+        if name not in filled and isinstance(field := properties.get(name), dict) and "default" in field:
+            filled[name] = field["default"]
+    return filled
 
 
 class FunctionName(NamedTuple):

@@ -135,7 +135,11 @@ def schema_of_form(form: Any, written: Written) -> Schema:
         FormError: The form has an unknown type word, a duplicate key, or a choice that may be a text or not.
     """
     if not is_json_schema(form):
-        return _Derivation(written).derive(form, ())
+        derivation = _Derivation(written)
+        schema = derivation.part(form, ())
+        if derivation.faults:
+            raise FormError(*derivation.faults)
+        return schema
     _refuse_unclear(form, written)
     return form
 
@@ -174,13 +178,28 @@ def _refuse(code: str, what: str, path: Sequence[int | str] = (), at: int | None
 
 
 class _Derivation:
-    """Derivation of a schema from a form, within `MAX_NODES` and `MAX_DEPTH`."""
+    """Derivation of a schema from a form, within `MAX_NODES` and `MAX_DEPTH`.
+
+    Attributes:
+        faults: The faults of the parts so far.
+    """
 
     def __init__(self, written: Written) -> None:
         self._nodes = 0
         self._written = written
+        self.faults: list[FormFault] = []
 
-    def derive(self, form: Any, path: Sequence[int | str]) -> Schema:
+    def part(self, form: Any, path: Sequence[int | str]) -> Schema:
+        """Return the schema of a part of a form; its faults are noted, so that those of all parts are found at once."""
+        try:
+            return self._derive(form, path)
+        except FormError as error:
+            if any(fault.code.startswith("too-") for fault in error.faults):
+                raise
+            self.faults += error.faults
+            return {}
+
+    def _derive(self, form: Any, path: Sequence[int | str]) -> Schema:
         """Return the schema of a form, whose path in the whole form is given for errors."""
         self._nodes += 1
         if len(path) > MAX_DEPTH:
@@ -214,7 +233,7 @@ class _Derivation:
                 _refuse("duplicate-key", f"duplicate key {name!r}", (*path, key))
             if self._written.get((id(form), key)) == "":
                 _refuse("unreadable", _without_value(key), (*path, key))
-            properties[name] = self.derive(value, (*path, key))
+            properties[name] = self.part(value, (*path, key))
             required += [name] if name == key else []
         return {"type": "object", "properties": properties, "required": required, "additionalProperties": False}
 
@@ -223,7 +242,7 @@ class _Derivation:
         for number, item in enumerate(form):
             if item == _AND_SO_ON:
                 continue
-            schema = self.derive(item, (*path, number))
+            schema = self.part(item, (*path, number))
             known = by_shape.setdefault(json.dumps({**schema, "description": None}), schema)
             if known is not schema and "description" in schema:
                 known["description"] = ", ".join(filter(None, (known.get("description"), schema["description"])))

@@ -12,7 +12,9 @@ from fastapi import APIRouter, Request, Response
 from pydantic import BaseModel
 
 from operad.runtime.values.message import Usage
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.valid_json import to_json
+from operad.server.api.answer_form import form_of
 from operad.server.api.conversation import ChatRequest, answered_run, faults_of, read_conversation
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, operation_id, refusals
@@ -108,6 +110,7 @@ def chat_routes(runs: Runs) -> APIRouter:
         seen = SeenRuns(runs, caller_of(request))
         offer = find_offer(seen.offers, body.model, "model")
         refuse_faults(faults_of(body))
+        form = form_of(body.response_format, offer, "response_format")
         turn = read_conversation(body.messages)
         going_on = await answered_run(seen, turn)
         if going_on is None:
@@ -115,7 +118,7 @@ def chat_routes(runs: Runs) -> APIRouter:
             run, wrong = (await seen.begin(offer, job))[0], ""
         else:
             run, wrong = going_on
-        reply, ended = _Reply(run, body.model, wrong), partial(end_reply, seen, run, False)
+        reply, ended = _Reply(run, body.model, wrong, form), partial(end_reply, seen, run, False)
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(reply.chunks(usage=usage), runs.bounds.beat, ended)
@@ -127,9 +130,10 @@ def chat_routes(runs: Runs) -> APIRouter:
 class _Reply:
     """Answer of a run, in the form of the protocol."""
 
-    def __init__(self, run: ServedRun, model: str, wrong: str) -> None:
+    def __init__(self, run: ServedRun, model: str, wrong: str, form: AnswerSchema | None) -> None:
         self._run = run
         self._wrong = wrong
+        self._form = form
         self._head = {"id": f"chatcmpl-{run.id}", "created": int(time.time()), "model": model}
 
     def completion(self) -> dict[str, Any]:
@@ -138,7 +142,7 @@ class _Reply:
         Raises:
             RefusedError: The run has no result.
         """
-        message = {"role": "assistant", "content": answer_of(self._run, self._wrong)}
+        message = {"role": "assistant", "content": answer_of(self._run, self._wrong, self._form)}
         choice = {"index": 0, "message": message, "finish_reason": "stop"}
         answer = {**self._head, "object": "chat.completion", "choices": [choice]}
         return {**answer, "usage": _usage_view(self._run.usage), "operad": note_on(self._run).model_dump()}
@@ -147,7 +151,7 @@ class _Reply:
         """Yield the answer in chunks as it is written, after text before calls of tools; a failed run ends with an error."""
         yield self._chunk({"role": "assistant", "content": ""})
         try:
-            async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong, self._form)) as pieces:
                 async for text, event in pieces:
                     if data := sent_as(text, event, lambda piece: self._chunk({"content": piece})):
                         yield data

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StrictBool, StrictInt
 from pydantic.json_schema import SkipJsonSchema
@@ -14,6 +14,7 @@ from pydantic.json_schema import SkipJsonSchema
 from operad.runtime.values.message import Turn
 from operad.runtime.values.questions import Question
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
+from operad.server.api.answer_form import AnswerFormat
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.http.problems import RefusedError
@@ -44,7 +45,7 @@ class ChatMessage(BaseModel):
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
-    content: str | list[TextPart | SkipJsonSchema[OtherPart]] | None = Field(
+    content: str | Annotated[list[TextPart | SkipJsonSchema[OtherPart]], Field(fail_fast=True)] | None = Field(
         default=None, description="Text of the message, or a list of its parts."
     )
 
@@ -78,12 +79,14 @@ class ChatRequest(BaseModel):
     model: str = Field(description="Name of the expert; GET /v1/models lists them.")
     messages: list[ChatMessage] = Field(
         min_length=1,
+        fail_fast=True,  # to name a million faults takes seconds, in which the server answers nobody
         description="The last user message with text is the task; the user and assistant messages before it are the "
         "conversation so far; all others are background information.",
         json_schema_extra={"contains": WITH_TEXT},
     )
     stream: StrictBool | None = Field(default=None, description="True to send the answer in chunks.")
     stream_options: StreamOptions | None = None
+    response_format: AnswerFormat | None = Field(default=None, description="Form that the answer has to fit.")
     n: StrictInt | None = Field(
         default=None, description="One answer is given.", json_schema_extra={"minimum": 1, "maximum": 1}
     )
@@ -97,8 +100,8 @@ def faults_of(request: ChatRequest) -> Iterator[tuple[str, str]]:
     for name in ("tools", "functions"):
         if extra.get(name):
             yield name, "experts have tools of their own and call none of yours; leave it out"
-    if extra.get("response_format") not in (None, {"type": "text"}):
-        yield "response_format", "the form of an answer is the expert's own (its output_schema); leave it out"
+    if request.response_format:
+        yield from request.response_format.faults("response_format")
     if extra.get("logprobs"):
         yield "logprobs", "are not known here; leave it out"
     for number, message in enumerate(request.messages):

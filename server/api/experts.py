@@ -214,14 +214,19 @@ def _check_agent(agent: Agent, source: Source) -> None:
 
 
 def _check_starters(offer: Offer, file: str) -> None:
-    """Raise InputError if the schedule could start no run, or the webhook has no usable secret."""
-    if offer.webhook is not None:
-        check_secret_of(offer.webhook, file)
-    if offer.schedule is not None:
-        try:
+    """Raise InputError if the schedule or the webhook could start no run, or the webhook has no usable secret."""
+    kind = "schedule"
+    try:
+        if offer.schedule is not None:
             offer.check_start(offer.scheduled_job(""))
-        except RefusedError as error:
-            raise InputError(f"{file}: the schedule of {error}") from error
+        kind = "webhook"
+        if offer.webhook is not None:
+            check_secret_of(offer.webhook, file)
+            if offer.start is None:  # of a start node, the inputs are its own
+                given = {each.name: "" for each in offer.webhook.trigger.inputs}
+                offer.check_start(offer.job(offer.webhook.goal, "", given))
+    except RefusedError as error:
+        raise InputError(f"{file}: the {kind} of {error}") from error
 
 
 def by_name(offers: Sequence[Offer]) -> dict[str, Offer]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Mapping
 from contextlib import aclosing
@@ -22,7 +23,7 @@ from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.fault import finding_lines, verdict_text
 from operad.runtime.values.typed_answers import describe_answer
-from operad.runtime.values.valid_json import to_text
+from operad.runtime.values.valid_json import to_json, to_text
 from operad.runtime.values.value import Value
 from operad.server.api.conversation import answer_question
 from operad.server.api.experts import Offer
@@ -221,7 +222,8 @@ def _result(run: ServedRun) -> CallToolResult:
     if message is None:
         return _tool_result(f"Run {run.id} {'failed: ' if run.state == 'failed' else ''}{run.error}", failed=True)
     if message.accepted:
-        return _tool_result(run.text)
+        fields = json.loads(to_json(dict(message.outputs))) or None
+        return _tool_result(run.text).model_copy(update={"structured_content": fields})
     verdict = f"The result was {verdict_text(message.status, message.evaluation)}"
     found = finding_lines(message.faults, message.blame, message.unsure, {})
     verdict = "\n".join(filter(None, (verdict, *found, "" if message.faults else message.lesson)))

@@ -13,7 +13,9 @@ from pydantic.json_schema import SkipJsonSchema
 
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.message import Turn
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.valid_json import to_json
+from operad.server.api.answer_form import AnswerFormat, form_of
 from operad.server.api.conversation import WITH_TEXT, RoleAndText, answer_question, answered_run, not_text, request_in
 from operad.server.api.experts import find_offer
 from operad.server.api.plain import EVENTS, RUN_ID, operation_id, refusals
@@ -75,17 +77,24 @@ class InputMessage(BaseModel):
 
     type: Literal["message"] = "message"
     role: Literal["system", "developer", "user", "assistant"]
-    content: str | list[InputText | SkipJsonSchema[OtherInput]] = Field(
+    content: str | Annotated[list[InputText | SkipJsonSchema[OtherInput]], Field(fail_fast=True)] = Field(
         description="Text of the message, or a list of its parts."
     )
 
 
 def _add_ignored(schema: dict[str, Any]) -> None:
     """Add the ignored parameters to the JSON Schema."""
-    text_parameter: dict[str, Any] = {"type": "object", "properties": {"format": {"enum": [None, {"type": "text"}]}}}
     ignored: dict[str, Any] = {name: {} for name in sorted(WITHOUT_EFFECT)}
-    schema["properties"] |= ignored | {"text": text_parameter}
+    schema["properties"] |= ignored
     schema["additionalProperties"] = False
+
+
+class TextOptions(BaseModel):
+    """Options of the text."""
+
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+
+    format: AnswerFormat | None = Field(default=None, description="Form that the answer has to fit.")
 
 
 class ResponseRequest(BaseModel):
@@ -98,7 +107,8 @@ class ResponseRequest(BaseModel):
         Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
-            Field(json_schema_extra={"contains": WITH_TEXT}),
+            # to name a million faults takes seconds, in which the server answers nobody
+            Field(json_schema_extra={"contains": WITH_TEXT}, fail_fast=True),
         ]
     ) = Field(description="A text; or messages, of which the last user message is the task.")
     instructions: str | None = Field(default=None, description="Background information, for this response only.")
@@ -109,6 +119,7 @@ class ResponseRequest(BaseModel):
         default=None, description="True to keep the response, so that it can be fetched and continued later."
     )
     stream: StrictBool | None = Field(default=None, description="True to send the response as events.")
+    text: TextOptions | None = None
 
 
 class OutputText(BaseModel):
@@ -210,10 +221,11 @@ def response_routes(runs: Runs) -> APIRouter:
     async def respond(body: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
         seen = SeenRuns(runs, caller_of(request))
-        find_offer(seen.offers, body.model, "model")
+        offer = find_offer(seen.offers, body.model, "model")
         refuse_faults(_faults_of(body))
+        form = form_of(body.text and body.text.format, offer, "text.format")
         run, wrong = await _run_for(seen, body)
-        reply, ended = _Reply(run, wrong), partial(end_reply, seen, run, body.store is False)
+        reply, ended = _Reply(run, wrong, form), partial(end_reply, seen, run, body.store is False)
         if body.stream:
             return EventStream(reply.events(), runs.bounds.beat, ended)
         return await reply_after(run.pause_or_end(), request, lambda: json_reply(reply.whole()), ended)
@@ -314,13 +326,11 @@ def _faults_of(request: ResponseRequest) -> Iterator[tuple[str, str]]:
     for name, value in extra.items():
         if name in UNABLE and value:
             yield name, f"{UNABLE[name]}; leave it out"
-        if name not in UNABLE and name not in WITHOUT_EFFECT and name != "text":
-            known = [*ResponseRequest.model_fields, *WITHOUT_EFFECT, "text"]
+        if name not in UNABLE and name not in WITHOUT_EFFECT:
+            known = [*ResponseRequest.model_fields, *WITHOUT_EFFECT]
             yield name[:100], f"there is no such parameter{did_you_mean(name[:100], known)}; leave it out"
-    text: Any = extra.get("text")
-    form = text.get("format") if isinstance(text, dict) else None  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
-    if form is not None and form != {"type": "text"}:
-        yield "text.format", "the form of an answer is the expert's own (its output_schema); leave it out"
+    if request.text and request.text.format:
+        yield from request.text.format.faults("text.format")
     for number, item in enumerate(() if isinstance(request.input, str) else request.input):
         if isinstance(item, OtherInput):
             yield not_text(f"input[{number}]", item.type, "message", "items")
@@ -333,9 +343,10 @@ def _faults_of(request: ResponseRequest) -> Iterator[tuple[str, str]]:
 class _Reply:
     """Response of a run."""
 
-    def __init__(self, run: ServedRun, wrong: str = "") -> None:
+    def __init__(self, run: ServedRun, wrong: str = "", form: AnswerSchema | None = None) -> None:
         self._run = run
         self._wrong = wrong
+        self._form = form
         self._number = -1
 
     def whole(self) -> dict[str, Any]:
@@ -344,7 +355,7 @@ class _Reply:
         Raises:
             RefusedError: The run has no result.
         """
-        answer_of(self._run, self._wrong)
+        answer_of(self._run, self._wrong, self._form)
         return self.view()
 
     def view(self, *, begun: bool = False) -> dict[str, Any]:
@@ -401,7 +412,7 @@ class _Reply:
             return self._event("response.output_text.delta", **place, delta=piece, logprobs=[])
 
         try:
-            async with aclosing(stream_answer(self._run, self._wrong)) as pieces:
+            async with aclosing(stream_answer(self._run, self._wrong, self._form)) as pieces:
                 async for text, event in pieces:
                     pieces_said.append(text)
                     if data := sent_as(text, event, delta):

@@ -183,7 +183,11 @@ class Runs:
     def _origins(self) -> Origins:
         """The origins of the experts' runs in the database."""
         ledgers = [(offer.ledger, offer.agent.workflow.name) for offer in self.offers.values() if offer.ledger]
-        sources = {json.dumps(ledger.source) for ledger, _ in ledgers if ledger.source is not None}
+        sources = {
+            json.dumps(_expert_of(ledger.source)).removesuffix("}")
+            for ledger, _ in ledgers
+            if ledger.source is not None
+        }
         return Origins(sources, {name for ledger, name in ledgers if ledger.source is None})
 
     async def look(self, run_id: str) -> ServedRun | None:
@@ -541,8 +545,17 @@ class Runs:
             run.state = "running" if run.lost else "cancelled"
         elif error := task.exception():
             run.state, run.error = ("cancelled", run.error) if run.error else ("failed", run.redaction.error(error))
-            if (cause := internal_cause(error)) and not run.lost:
-                _logger.error("run %s failed", run.id, exc_info=cause)
+            if run.state == "failed" and not run.lost:
+                cause, name = internal_cause(error), run.offer.name
+                text = "its error follows" if cause else describe(error)
+                _logger.log(
+                    logging.ERROR if cause else logging.WARNING,
+                    "run %s of %r failed: %s",
+                    run.id,
+                    name,
+                    text,
+                    exc_info=cause,
+                )
         else:
             run.state = "finished"
         if run.lost:  # the next request finds it in the database
@@ -723,11 +736,18 @@ class Runs:
     def _offer_of(self, kept: StoredRun) -> Offer | None:
         with suppress(ValueError):
             source: JsonValue = json.loads(kept.source)
-            mine = [o for o in self.offers.values() if o.ledger and o.ledger.source == source]
+            mine = [o for o in self.offers.values() if o.ledger and _expert_of(o.ledger.source) == _expert_of(source)]
             if source is None:  # of programs, whose ledgers have no source
                 mine = [o for o in mine if o.agent.workflow.name == kept.workflow]
             return next(iter(mine), None)
         return None
+
+
+def _expert_of(source: JsonValue) -> JsonValue:
+    """Return the expert in the source of a run: the same for other options of the command, such as another model."""
+    if not isinstance(source, dict):
+        return source
+    return {key: source[key] for key in ("file", "expert") if key in source}
 
 
 def unknown_run(run_id: str, known: Iterable[str], retention: str) -> RefusedError:

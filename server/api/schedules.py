@@ -51,7 +51,7 @@ class Schedules:
         self._clock = clock
         self._offers = [(offer, offer.schedule) for offer in runs.offers.values() if offer.schedule is not None]
         self._last: dict[str, tuple[float, str]] = {}
-        self._redaction: dict[str, str] = {}
+        self._told: dict[str, str] = {}
 
     async def fire_until_end(self) -> None:
         """Fire each schedule at its times, until the server ends."""
@@ -65,10 +65,10 @@ class Schedules:
         for offer, schedule in self._offers:
             try:
                 await self._fire_if_due(offer, schedule, now)
-                self._redaction.pop(offer.name, None)
+                self._told.pop(offer.name, None)
             except OperadError as error:
-                if self._redaction.get(offer.name) != str(error):  # a problem that lasts is logged once
-                    self._redaction[offer.name] = str(error)
+                if self._told.get(offer.name) != str(error):  # a problem that lasts is logged once
+                    self._told[offer.name] = str(error)
                     _logger.warning("%s: the schedule could not fire, and will be tried again: %s", offer.name, error)
             except Exception:  # the other schedules do not depend on it
                 _logger.exception("%s: the schedule could not fire, and will be tried again", offer.name)

@@ -10,7 +10,9 @@ from pydantic import BaseModel, ConfigDict
 from operad.runtime import events
 from operad.runtime.values.errors import AnswerError
 from operad.runtime.values.fault import Fault
+from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.valid_json import to_json
+from operad.server.api.answer_form import check_answer
 from operad.server.api.conversation import question_text
 from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
@@ -51,18 +53,20 @@ def note_on(run: ServedRun) -> RunNote:
     )
 
 
-def answer_of(run: ServedRun, wrong: str = "") -> str:
+def answer_of(run: ServedRun, wrong: str = "", form: AnswerSchema | None = None) -> str:
     """Return the answer of an ended run, or its question.
 
     Args:
         wrong: Fault of the last answer to the question; empty for none.
+        form: Form that the client asks for; None for any.
 
     Raises:
-        RefusedError: The run has no result.
+        RefusedError: The run has no result, or its text does not fit the form.
     """
     if questions := run.questions:
         return question_text(run, questions[0], wrong)
     if run.message is not None:
+        check_answer(run, form)
         return run.text
     raise RefusedError(
         504 if run.timed_out else 502, f"run {run.id!r} {'failed: ' if run.state == 'failed' else ''}{run.error}"
@@ -70,19 +74,20 @@ def answer_of(run: ServedRun, wrong: str = "") -> str:
 
 
 async def stream_answer(
-    run: ServedRun, wrong: str, *, asks: bool = True
+    run: ServedRun, wrong: str, form: AnswerSchema | None = None, *, asks: bool = True
 ) -> AsyncGenerator[tuple[str, events.Event | None], None]:
     """Yield the events of a run until it asks or ends, each with the new text of the answer in it; then the rest.
 
     Args:
         wrong: Fault of the last answer to the question; empty for none.
+        form: Form that the client asks for; None for any.
         asks: False to leave out the text of a question, for protocols that have questions of their own.
 
     Yields:
         A piece of the answer, which may be empty; and the event, None for the rest of the answer after the last event.
 
     Raises:
-        RefusedError: The run has no result, or its result differs from the text sent so far.
+        RefusedError: The run has no result, it does not fit the form, or it differs from the text sent so far.
     """
     live = run.offer.answer_stream()
     number = run.streamed
@@ -98,7 +103,7 @@ async def stream_answer(
     if run.questions and not asks:
         return
     try:
-        for piece in live.rest(answer_of(run, wrong)):
+        for piece in live.rest(answer_of(run, wrong, form)):
             yield piece, None
     except AnswerError as error:
         raise RefusedError(502, str(error)) from error

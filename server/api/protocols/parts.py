@@ -97,6 +97,7 @@ class _OpenParts:
         if event:
             self._seq = event.seq
         if text:
+            yield from self._end("thinking", path)  # clients take parts of a message one after another
             yield from self._write("text", path, text)
         match event:
             case events.OperatorStarted() if path[-1] != OUTCOME:

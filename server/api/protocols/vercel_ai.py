@@ -72,7 +72,7 @@ class UIMessage(BaseModel):
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
     role: Literal["system", "user", "assistant"]
-    parts: list[MessagePart]
+    parts: list[MessagePart] = Field(fail_fast=True)
 
     @property
     def text(self) -> str:
@@ -92,7 +92,7 @@ class Given(BaseModel):
     model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
 
     id: str | None = Field(default=None, max_length=MAX_SESSION)
-    messages: list[UIMessage] = Field(min_length=1)
+    messages: list[UIMessage] = Field(min_length=1, fail_fast=True)
 
 
 async def reply(runs: SeenRuns, offer: Offer, request: Request) -> Response:

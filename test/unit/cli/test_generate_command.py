@@ -70,6 +70,14 @@ def test_an_existing_workflow_is_replaced_only_with_continue(operad, generate, s
     assert file.read_bytes() == before
 
 
+def test_a_new_workflow_is_named_after_its_file(made):
+    """A server can offer several files, if their workflows have different names."""
+    assert [read(made(name).read_bytes(), name)[1].name for name in ("papers.operad.yaml", "talks.yml")] == [
+        "papers",
+        "talks",
+    ]
+
+
 def test_a_file_of_experts_is_never_replaced(operad, tmp_path):
     (tmp_path / "expert.yaml").write_text(EXPERTS)
     status, _, err = operad("generate", "x", "-o", "expert.yaml", "--base-url", "http://127.0.0.1:9/v1")

@@ -707,3 +707,26 @@ def test_a_run_with_a_place_for_files_can_be_looked_at_and_delivered(operad):
     assert "note.txt" in out
     assert "cannot be read" not in out
     assert operad("runs", "resume", "one")[0] == 0
+
+
+def test_the_id_of_a_run_is_printed_when_the_database_has_the_run(operad, tmp_path, monkeypatch):
+    (tmp_path / "letter.operad.yaml").write_text(INPUTS)
+    stored = []
+
+    def say(console, line):
+        if found := re.match(r"run: (\S+)", line):
+            with closing(sqlite3.connect(tmp_path / "runs.sqlite")) as database:
+                stored.append(
+                    database.execute("select count(*) from operad_runs where run_id = ?", (found[1],)).fetchone()
+                )
+
+    monkeypatch.setattr("operad.cli.follow.say", say)
+    operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable")
+    assert stored == [(1,)]
+
+
+def test_show_has_the_result_of_a_workflow_of_typed_nodes(operad, tmp_path):
+    (tmp_path / "letter.operad.yaml").write_text(INPUTS)
+    operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable", "--run-id", "letter")
+    _, out, _ = operad("runs", "show", "letter", "--db", "runs.sqlite")
+    assert re.search(r"^result +Dear Ada \(Ada\)$", out, re.MULTILINE)

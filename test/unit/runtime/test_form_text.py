@@ -224,3 +224,9 @@ def test_every_text_is_read_or_refused(text):
         assert not text.strip().startswith("{") or not text.strip("{} \n")
     else:
         assert parsed(json.dumps(schema)) == schema
+
+
+def test_all_faults_of_a_form_are_found_at_once():
+    with pytest.raises(InvalidError) as raised:
+        AnswerSchema.parse("{claims: [strng], n: integr, inner: {a: 'x', a?: 'y'}}")
+    assert [issue.code for issue in raised.value.issues] == ["no-type", "no-type", "duplicate-key"]

@@ -348,6 +348,23 @@ async def test_a_tool_with_a_schema_of_its_own_is_checked_against_it():
     )
 
 
+async def test_a_required_argument_with_a_default_may_be_left_out():
+    clip = {"type": "object", "properties": {"x": {"default": 0}, "width": {}}, "required": ["x", "width"]}
+    schema: dict[str, Any] = {
+        "properties": {"scale": {"enum": ["css", "device"], "default": "css"}, "clip": clip},
+        "required": ["scale"],
+    }
+    tool = Tool(name="shoot", parameters=schema, function=echo)
+
+    assert await tool.call({}) == {"scale": "css"}
+    assert await tool.call({"scale": "device", "clip": {"width": 9}}) == {
+        "scale": "device",
+        "clip": {"x": 0, "width": 9},
+    }
+    with pytest.raises(ToolError, match=r"'width' is a required property"):
+        await tool.call({"clip": {}})
+
+
 @pytest.mark.parametrize("schema", [{"type": "objekt"}, {"$ref": "http://127.0.0.1:9/schema.json"}])
 async def test_a_schema_that_is_broken_or_lies_elsewhere_is_an_error(schema: dict[str, Any]):
     with pytest.raises(ToolError, match="tool 'tree': its parameters are not a usable JSON Schema"):

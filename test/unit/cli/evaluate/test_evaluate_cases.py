@@ -159,6 +159,16 @@ def test_a_finished_evaluation_is_run_anew_and_one_that_ended_early_only_with_re
     assert (resumed.exit_code, asked) == (1, 3)
 
 
+def test_an_evaluation_of_other_cases_is_not_replaced(operad, folder):
+    arguments = ("cases", "sky.yaml", "--cases", "cases.yaml")
+    operad(*arguments)
+    (folder / "cases.yaml").write_text(CASES.replace("name: sea", "name: ocean"))
+    refused, _ = operad(*arguments)
+    assert (refused.exit_code, "'sea#1'" in str(refused.exception)) == (1, True)
+    assert "--resume" not in str(refused.exception)
+    assert "sea#1" in (folder / "sky.evaluation.jsonl").read_text()
+
+
 def test_a_file_that_holds_something_else_is_not_replaced(operad):
     Path("notes.txt").write_text("notes")
     result, _ = operad("cases", "sky.yaml", "--cases", "cases.yaml", "-o", "notes.txt")

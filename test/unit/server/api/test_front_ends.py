@@ -283,6 +283,15 @@ async def test_a_run_ends_when_its_front_end_leaves():
         assert (await here.ended(run["id"]))["state"] == "cancelled"
 
 
+async def test_thinking_ends_before_the_text_begins():
+    with ScriptedModel(lambda request: Say("Good day.", thinking="Be polite.")) as scripted:
+        async with served(offered(words(), reasoner=MonoModelReasoner(scripted.model))) as here:
+            body = {"threadId": "t", "runId": "r", "messages": [{"id": "1", "role": "user", "content": "Hello"}]}
+            stream = (await here.http.post("/ag-ui/Expert", json=body)).text
+    kinds = [json.loads(line.removeprefix("data: "))["type"] for line in stream.splitlines() if line]
+    assert kinds.index("REASONING_END") < kinds.index("TEXT_MESSAGE_START")
+
+
 async def test_thinking_of_operators_side_by_side_is_kept_apart():
     async def think(job):
         for text in ("one ", "two"):

@@ -291,7 +291,7 @@ async def test_a_conversation_is_one_session():
         ({"include": ["reasoning.encrypted_content"]}, "include: nothing more is given out"),
         ({"metadata": {"a": "b"}}, "metadata: it is not kept here"),
         ({"prompt": {"id": "p"}}, "prompt: prompts are the experts' own"),
-        ({"text": {"format": {"type": "json_object"}}}, "text.format: the form of an answer is the expert's own"),
+        ({"text": {"format": {"type": "json_schema"}}}, "text.format.schema: is missing"),
         ({"instruction": "x"}, "instruction: there is no such parameter (did you mean 'instructions'?); leave it out"),
         ({"input": [{"role": "user", "content": [{"type": "input_text", "txt": "x"}]}]},
          "input[0].content[0]: is 'input_text', and must have a text, as `text`"),

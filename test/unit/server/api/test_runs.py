@@ -203,6 +203,40 @@ async def test_runs_of_other_programs_in_the_database_are_not_those_of_the_serve
         ledger.close()
 
 
+async def test_runs_belong_to_their_expert_whatever_the_options_they_began_with(tmp_path):
+    expert = {"file": "/e.yaml", "expert": "Expert"}
+    sources = [{**expert, "model": "old"}, {**expert, "model": "new"}, {"file": "/e.yaml", "expert": "Expert 2"}]
+    ledgers = [Ledger(tmp_path / "runs.sqlite", source=source) for source in sources]
+    began, go_on = asyncio.Event(), asyncio.Event()
+
+    async def work(job):
+        if job.goal == "cut":
+            began.set()
+            await go_on.wait()
+        return "done"
+
+    before, after, other = (offered(Code(work)).kept_in(ledger) for ledger in ledgers)
+    runs = Runs({"Expert": before}, DEFAULT_BOUNDS)
+    done, _ = await runs.begin(before, job(before), "done")
+    await done.task
+    cut, _ = await runs.begin(before, job(before, "cut"), "cut")
+    await asyncio.wait_for(began.wait(), 30)
+    cut.task.cancel()
+    await asyncio.wait([cut.task])
+    go_on.set()
+
+    foreign = Runs({"Expert 2": other}, DEFAULT_BOUNDS)
+    assert (await foreign.stored(10), await foreign.look("done")) == ([], None)
+    restarted = Runs({"Expert": after}, DEFAULT_BOUNDS)
+    assert {each.run_id for each in await restarted.stored(10)} == {"done", "cut"}
+    assert (await restarted.look("done")).message is not None
+    assert await restarted.take_up() == ["cut"]
+    await (await restarted.find("cut")).task
+    assert (await restarted.find("cut")).shown_state == "finished"
+    for ledger in ledgers:
+        ledger.close()
+
+
 async def test_a_repeated_request_with_answers_finds_the_run_of_another_process(server):
     asked = {"answers": {"code": True}}
     runs, offer = server()

@@ -180,6 +180,23 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
 
 
 @pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("chat/completions", {"messages": [1] * 9}),
+        ("chat/completions", {"messages": [{"role": "user", "content": [{}] * 9}]}),
+        ("responses", {"input": [1] * 9}),
+        ("responses", {"input": [{"role": "user", "content": [1] * 9}]}),
+    ],
+)
+async def test_of_wrong_items_of_a_list_the_first_is_named(path, body):
+    """A list may have a million items, and naming them all would hold up all other requests for seconds."""
+    async with served(offered(Code(echo))) as here:
+        reply = await here.http.post(f"/v1/{path}", json={"model": "Expert", **body})
+    assert reply.status_code == 400
+    assert ".1" not in reply.json()["error"]["message"]  # the place of the second item
+
+
+@pytest.mark.parametrize(
     ("request_", "wanted"),
     [
         ({"model": "Exprt"}, "did you mean 'Expert'"),
@@ -188,9 +205,10 @@ async def test_what_cannot_stream_comes_at_the_end_in_pieces():
         ({"messages": []}, "must not be empty"),
         ({"n": 2}, "n: one answer is given"),
         ({"tools": [{"type": "function", "function": {"name": "f"}}]}, "tools: .* leave it out"),
-        ({"response_format": {"type": "json_object"}}, "response_format: .* leave it out"),
-        ({"n": 2, "tools": [{}], "functions": [{}], "response_format": {}, "logprobs": True, "messages": [{"role": "user", "content": [{"type": "image_url"}, {"type": "file"}]}]},
-         r"7 issues\n  n: .*\n  tools: .*\n  functions: .*\n  response_format: .*\n  logprobs: .*\n  messages\[0\].content\[0\]: .*\n  messages\[0\].content\[1\]: "),
+        ({"response_format": {"type": "json"}}, r"response_format\.type: .*json_object"),
+        ({"response_format": {"type": "json_schema", "json_schema": {"schema": {"type": "objekt"}}}}, r"response_format\.json_schema\.schema: .*objekt"),
+        ({"n": 2, "tools": [{}], "functions": [{}], "response_format": {"type": "json_schema"}, "logprobs": True, "messages": [{"role": "user", "content": [{"type": "image_url"}, {"type": "file"}]}]},
+         r"7 issues\n  n: .*\n  tools: .*\n  functions: .*\n  response_format.json_schema: .*\n  logprobs: .*\n  messages\[0\].content\[0\]: .*\n  messages\[0\].content\[1\]: "),
     ],
 )  # fmt: skip
 async def test_what_no_expert_does_is_refused_in_words(request_, wanted):
@@ -564,6 +582,7 @@ async def test_inputs_with_defaults_may_be_left_out_and_a_goal_without_inputs_to
             by_default = await mcp.call_tool("all_yaml", {})
     assert (said.choices[0].message.content, run["result"], called.content[0].text) == ("Hello", "t", "t")
     assert by_default.content[0].text == "hi"
+    assert list(by_default.structured_content.values()) == ["hi"]
     assert [each["operators"] for each in experts] == [["1", "2"], ["1", "2"], ["code"], ["1", "2"]]
     assert [each["defaults"] for each in experts] == [{"language": "en", "count": None}, {}, {}, {"text": "hi"}]
     assert (empty.status_code, empty.json()["error"]["message"]) == (

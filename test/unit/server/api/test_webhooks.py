@@ -234,3 +234,17 @@ def test_a_webhook_without_a_usable_secret_is_not_served(tmp_path, monkeypatch, 
     file.write_text(FLOW.replace("kind: webhook", "kind: webhook\n      secret: HOOK_SECRET"))
     with pytest.raises(InputError, match=said):
         offers_of(Source(file=str(file)))
+
+
+def test_a_webhook_whose_inputs_no_operator_reads_is_not_served(tmp_path):
+    file = tmp_path / "hook.yaml"
+    file.write_text("""
+operators:
+  - &greet {instruction: "Greet {name}."}
+experts:
+  - profile: {name: Greeter}
+    workflow: [[*greet]]
+    webhook: {inputs: {nam: body.name}}
+""")
+    with pytest.raises(InputError, match=r"(?s)the webhook of 'Greeter'.*'nam'"):
+        offers_of(Source(file=str(file), model="m", base_url="http://127.0.0.1:9/v1"))

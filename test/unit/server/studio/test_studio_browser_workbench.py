@@ -238,6 +238,130 @@ def test_the_name_of_the_file_is_readable_in_full(site, page, width):
             assert box["x"] + box["width"] <= width
 
 
+# The view
+
+
+def view(page):
+    """Return position and zoom of the canvas."""
+    page.tab.wait_for_timeout(700)  # a click may become a double click, and a move is animated
+    return page.tab.locator(".react-flow__viewport").evaluate("(each) => each.style.transform")
+
+
+@pytest.mark.parametrize("chosen", [False, True])
+def test_panels_that_open_and_close_change_neither_zoom_nor_position(opened, chosen):
+    page = opened(prompts(5))
+    if chosen:
+        page.tab.get_by_role("button", name="Zoom in").click()
+    before = view(page)
+    for name in ("History", "Chat", "Chat", "Node types", "Node types"):
+        page.tab.get_by_role("banner").get_by_role("button", name=name).click()
+        assert view(page) == before, name
+
+
+def test_a_panel_that_would_cover_the_selected_node_brings_it_into_view_at_the_same_zoom(opened):
+    page = opened(prompts(5))
+    before = view(page)
+    last = page.node("5")
+    last.click()
+    page.tab.locator(".inspector").wait_for()
+    after = view(page)
+    assert after != before
+    assert after.partition("scale")[2] == before.partition("scale")[2]
+    box, canvas = last.bounding_box(), page.tab.locator(".canvas").bounding_box()
+    assert canvas["x"] <= box["x"]
+    assert box["x"] + box["width"] <= canvas["x"] + canvas["width"]
+    page.tab.get_by_role("button", name="Close Inspector").click()
+    assert view(page) == after
+
+
+def test_on_a_phone_a_panel_leaves_a_part_of_the_graph_in_view(opened):
+    page = opened(FIVE, **PHONE)
+    page.tab.get_by_role("button", name="History").click()
+    page.tab.locator(".history").wait_for()
+    view(page)
+    canvas = page.tab.locator(".canvas").bounding_box()
+    boxes = [each.bounding_box() for each in page.tab.locator(".react-flow__node").all()]
+    assert any(box["y"] + box["height"] <= canvas["y"] + canvas["height"] for box in boxes)
+
+
+def test_a_new_node_comes_into_view_at_the_same_zoom(opened):
+    page = opened(prompts(5))
+    before = view(page)
+    page.node("5").focus()
+    page.add("template")
+    after = view(page)
+    assert after.partition("scale")[2] == before.partition("scale")[2]
+    box, canvas = page.node("6").bounding_box(), page.tab.locator(".canvas").bounding_box()
+    assert canvas["x"] <= box["x"]
+    assert box["x"] + box["width"] <= canvas["x"] + canvas["width"]
+
+
+# Keys
+
+
+LETTERS = ["/", "?", "c", "n", "b", "f", "t", "+", "=", "-", "i", "h", "m"]
+
+
+@pytest.mark.parametrize("place", ["a button of the bar", "a field", "an editor", "a dialog"])
+def test_keys_of_one_character_do_not_act_while_something_beside_the_canvas_has_the_focus(opened, place):
+    page = opened(FIVE)
+    page.node("2").click()
+    page.editor("Template").wait_for()
+    panel = page.tab.locator(".side").get_attribute("aria-label")
+    if place == "a button of the bar":
+        page.tab.get_by_role("button", name="All files").focus()
+    elif place == "a field":
+        page.tab.get_by_role("searchbox", name="Search node types").focus()
+    elif place == "an editor":
+        page.editor("Template").focus()
+    else:
+        page.press("F2")
+        page.tab.locator("dialog").get_by_role("button", name="Close").focus()
+    dialogs, before = page.tab.locator("dialog").count(), view(page)
+    page.press(*LETTERS)
+    assert view(page) == before
+    assert page.tab.locator("dialog").count() == dialogs
+    assert page.tab.locator(".side").get_attribute("aria-label") == panel
+    assert page.tab.locator(".react-flow__node").count() == 5
+    page.press("Escape")
+    page.node("2").focus()
+    page.press("h")
+    page.tab.locator(".history").wait_for()
+
+
+def test_keys_act_in_a_file_that_was_just_opened_and_after_its_panel_is_closed(opened):
+    page = opened(FIVE)
+    page.press("h")
+    page.tab.locator(".history").wait_for()
+    page.tab.get_by_role("button", name="Close History").click()
+    page.press("i")
+    page.tab.locator(".issues, .all-well").first.wait_for()
+
+
+def test_the_dialog_and_the_documentation_list_the_same_keys(opened, request):
+    page = opened(FIVE)
+    page.tab.get_by_role("button", name="Keys").click()
+    listed = page.tab.locator("dialog .keys > div").evaluate_all(
+        "(all) => all.map((each) => [...each.children].map((part) => part.textContent))"
+    )
+    text = (request.config.rootpath / "docs/studio.md").read_text(encoding="utf-8")
+    table = re.findall(r"^\| (.+?) \| (.+?) \|$", text.partition("### Keys\n")[2].partition("\n#")[0], re.MULTILINE)
+    assert [[keys.replace("`", ""), what] for keys, what in table[1:]] == listed
+    assert {key for keys, _ in listed for key in re.split(", ", keys)} >= {
+        "/",
+        "?",
+        "c",
+        "n",
+        "b",
+        "f",
+        "t",
+        "+",
+        "i",
+        "h",
+        "m",
+    }
+
+
 # Editing
 
 
