@@ -26,7 +26,7 @@ from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, model_o
 from operad.runtime.reasoning.tool_results import MAX_RESULT
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.blob import Blobs
-from operad.runtime.values.errors import BudgetError, ToolError, describe, shorten
+from operad.runtime.values.errors import BudgetError, ToolError, describe, internal_text, shorten
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.schema_check import Schema
@@ -158,7 +158,7 @@ class _Run:
         self._count(as_text(arguments))
         call_id, began, model = f"call_{new_id()}", time.perf_counter(), model_of_tool_call()
         emit(ToolCalled(call_id=call_id, tool=tool.name, arguments=arguments))
-        failed, text = True, ""
+        failed, text, internal = True, "", ""
         try:
             if scope := current_scope():
                 scope.run.check_budget()
@@ -175,13 +175,18 @@ class _Run:
                 text = "stopped before it returned"
                 raise
             text = f"{type(error).__name__}: {describe(error)}" if isinstance(error, ToolError) else describe(error)
+            internal = internal_text(error)
             if lacks_deps(error) or isinstance(error, BudgetError):
                 self.fatal = self.fatal or cast("Exception", error)
             raise RuntimeError(text) from error
         finally:
             seconds = time.perf_counter() - began
             shown = cut(text, MAX_RESULT)
-            emit(ToolReturned(call_id=call_id, tool=tool.name, result=shown, failed=failed, seconds=seconds))
+            emit(
+                ToolReturned(
+                    call_id=call_id, tool=tool.name, result=shown, failed=failed, seconds=seconds, internal=internal
+                )
+            )
 
     def _count(self, text: str) -> None:
         self._passed += len(text)

@@ -19,6 +19,7 @@ from operad.runtime.events import Event, OperatorFinished
 from operad.runtime.values.errors import InputError
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name, python_offer
+from operad.server.api.redaction import Redaction
 from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
@@ -126,9 +127,11 @@ class ServedRuns:
         elsewhere = [listed_run(run, alive) for run in stored]
         return sorted([*here.values(), *elsewhere], key=lambda run: -run["created"])[:MOST_LISTED]
 
-    async def source(self, run_id: str, request: HTTPConnection) -> RunSource:
-        """See `RunCatalog.source`."""
-        return ServedSource(self._runs, await SeenRuns(self._runs, caller_of(request)).find(run_id))
+    async def source(self, run_id: str, request: HTTPConnection) -> tuple[bool, RunSource]:
+        """See `RunCatalog.source`; only callers who may see all runs are shown the texts of internal errors."""
+        caller = caller_of(request)
+        run = await SeenRuns(self._runs, caller).find(run_id)
+        return not caller.limited, ServedSource(self._runs, run, redacts=caller.limited)
 
 
 def _listed_here(run: ServedRun) -> dict[str, Any]:
@@ -152,9 +155,10 @@ def _listed_here(run: ServedRun) -> dict[str, Any]:
 class ServedSource:
     """A run of a server: its events from memory or the database, answers and cancellations through the server."""
 
-    def __init__(self, runs: Runs, run: ServedRun) -> None:
+    def __init__(self, runs: Runs, run: ServedRun, *, redacts: bool) -> None:
         self._runs = runs
         self._run_id = run.id
+        self._redaction = Redaction(run.id, redacts=redacts)
         self._log = run.log if run.offer.ledger is None else None
         self._last = 0
         self._missed = False
@@ -174,6 +178,9 @@ class ServedSource:
 
     async def news(self) -> Sequence[Event]:
         """Return the events since the last call."""
+        return [self._redaction.event(event) for event in await self._events()]
+
+    async def _events(self) -> Sequence[Event]:
         if self._ledger is not None:
             if self._stored is None:
                 try:
@@ -184,7 +191,7 @@ class ServedSource:
         entries = self._log.after(self._last) if self._log else ()
         self._missed |= any(entry.event is None for entry in entries)
         self._last = entries[-1].number if entries else self._last
-        return [entry.event for entry in entries if entry.event is not None]
+        return [entry.original for entry in entries if entry.original is not None]
 
     async def answer(self, run_id: str, question_id: str, value: JsonValue, by: str) -> None:
         """Answer a question of the run.

@@ -410,6 +410,7 @@ ERRORS: Mapping[str, str] = {
     "SchemaMismatch": "The model is asked again with the errors; if that does not help, simplify the output format.",
     "FormError": "Write a type (`string`, `number`, `integer`, `boolean`, `any`), a choice, or a description in several words.",
     "ToolError": "Annotate the function with types that have a JSON Schema, or pass arguments that fit them.",
+    "OtherError": "Read the description: it names the exception.",
     "MissingExtraError": "Install the package that the message names.",
     "UntrustedError": "Read what it can do, which the error lists; then `operad trust FILE`, or `load(file, trust=True)`.",
     "RefusedError": "Read the answer of the server; its status says whether the request was wrong.",

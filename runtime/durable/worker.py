@@ -44,7 +44,7 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.observe.tracing import continued
 from operad.runtime.policies.limits import Limiter, Limits
-from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe
+from operad.runtime.values.errors import BudgetError, InputError, OperadError, describe, internal_text
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.values.step_record import StepRecord
@@ -349,7 +349,8 @@ class Worker:
         if outcome.message is not None:
             ended(OperatorFinished(seconds=seconds, message=outcome.message), attempt=scope.attempt)
         elif outcome.error is not None:
-            failed = OperatorFailed(seconds=seconds, usage=outcome.usage, error=describe(outcome.error))
+            error, internal = describe(outcome.error), internal_text(outcome.error)
+            failed = OperatorFailed(seconds=seconds, usage=outcome.usage, error=error, internal=internal)
             ended(failed, attempt=scope.attempt)
         return outcome
 

@@ -80,11 +80,17 @@ CANCELLED = "it was cancelled"
 
 
 class RunFailed(Event, frozen=True, kw_only=True):
-    """A run ended with an error, or was cancelled; then `error` is ``CANCELLED``."""
+    """A run ended with an error, or was cancelled; then `error` is ``CANCELLED``.
+
+    Attributes:
+        internal: The part of `error` that is the text of an exception which is none of Operad's own; empty for none. It
+            is not for clients of a server: see `internal_text`. Other events of errors have the same attribute.
+    """
 
     error: str
     seconds: float
     usage: Usage
+    internal: str = ""
 
 
 class JobSplit(Event, frozen=True, kw_only=True):
@@ -110,6 +116,7 @@ class OperatorFailed(Event, frozen=True, kw_only=True):
     seconds: float
     usage: Usage
     error: str
+    internal: str = ""
 
 
 class OperatorCancelled(Event, frozen=True, kw_only=True):
@@ -221,6 +228,7 @@ class ModelFailed(Event, frozen=True, kw_only=True):
     call_id: str
     model: str
     error: str
+    internal: str = ""
 
 
 class MaxTurnsReached(Event, frozen=True, kw_only=True):
@@ -267,6 +275,7 @@ class ToolReturned(Event, frozen=True, kw_only=True):
     result: str
     failed: bool
     seconds: float
+    internal: str = ""
 
 
 class OperatorSkipped(Event, frozen=True, kw_only=True):
@@ -280,6 +289,7 @@ class OperatorRetried(Event, frozen=True, kw_only=True):
 
     error: str
     delay: float
+    internal: str = ""
 
 
 class FellBack(Event, frozen=True, kw_only=True):
@@ -287,6 +297,7 @@ class FellBack(Event, frozen=True, kw_only=True):
 
     error: str
     to: str
+    internal: str = ""
 
 
 class MessageKept(Event, frozen=True, kw_only=True):

@@ -41,7 +41,7 @@ from operad.runtime.models.turn import Completion, Delta, Price, ToolChoice
 from operad.runtime.policies.deadline import paused_deadlines
 from operad.runtime.policies.limits import Limiter, Limits, SharedLimits
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.errors import InputError, ModelError, RequestError, describe
+from operad.runtime.values.errors import InputError, ModelError, RequestError, describe, internal_text
 from operad.runtime.values.message import new_id
 from operad.runtime.values.schema import AnswerSchema
 
@@ -314,7 +314,8 @@ class Model(Endpoint):
             try:
                 completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
             except Exception as error:
-                emit(ModelFailed(call_id=call_id, model=self.name, error=describe(error)))
+                text, internal = describe(error), internal_text(error)
+                emit(ModelFailed(call_id=call_id, model=self.name, error=text, internal=internal))
                 raise
             await spend(limiters, completion.usage.tokens)
         if dropped := (*dropped, *completion.dropped):

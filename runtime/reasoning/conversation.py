@@ -32,7 +32,14 @@ from operad.runtime.reasoning.tool_results import MAX_RESULT, NO_RESULTS, READ_M
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.answer_json import without_half_escapes
 from operad.runtime.values.blob import Blobs
-from operad.runtime.values.errors import AnswerError, MaxTurnsError, PromptTooLongError, ToolError, did_you_mean
+from operad.runtime.values.errors import (
+    AnswerError,
+    MaxTurnsError,
+    PromptTooLongError,
+    ToolError,
+    did_you_mean,
+    internal_text,
+)
 from operad.runtime.values.image import MAX_IMAGE_BYTES, media_type_of
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import told
@@ -340,7 +347,7 @@ class Conversation:
         """Call a tool and return its result; an error becomes a result, so that the model can react to it."""
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
-        failed, files = True, list[Blob]()
+        failed, internal, files = True, "", list[Blob]()
         try:
             try:
                 arguments = _parse_arguments(call)
@@ -355,16 +362,20 @@ class Conversation:
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
-            result = _error_text(error)
+            result, internal = _error_texts(error)
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
-            result = _error_text(error)
+            result, internal = _error_texts(error)
         if len(result) > MAX_RESULT:
             self._offer_rest()
         result = self._results.enter(call.id, result)
         seconds = time.perf_counter() - began
-        emit(ToolReturned(call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds))
+        emit(
+            ToolReturned(
+                call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds, internal=internal
+            )
+        )
         return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)
 
     def _attached(self, blobs: Blobs) -> tuple[list[Blob], str]:
@@ -428,12 +439,12 @@ def _refuse_constant(word: str) -> Any:
     raise ValueError(f"{word} is not a JSON number; give one that is finite")
 
 
-def _error_text(error: BaseException) -> str:
-    """Return an error of a tool as text for a model."""
+def _error_texts(error: BaseException) -> tuple[str, str]:
+    """Return an error of a tool as text for a model, and its `internal_text`."""
     try:
-        return f"{type(error).__name__}: {error}"
+        return f"{type(error).__name__}: {error}", internal_text(error)
     except Exception:  # noqa: BLE001 - `__str__` of a user's class may raise anything
-        return f"{type(error).__name__}, whose text cannot be read"
+        return f"{type(error).__name__}, whose text cannot be read", ""
 
 
 async def _concurrently(*calls: Any) -> list[ToolResult]:

@@ -55,7 +55,7 @@ class OperadError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the error with its attributes and causes; parts that cannot be pickled become their descriptions."""
-        return reduced(self, lambda cause: OperadError(describe(cause)))
+        return reduced(self, _described)
 
     def __copy__(self) -> OperadError:
         return copied(self)
@@ -103,6 +103,14 @@ class AnswerError(OperadError):
             except OperatorError as error:
                 print(isinstance(error.__cause__, AnswerError))  # True
     """
+
+
+class OtherError(OperadError):
+    """Description of an exception that is none of Operad's own and cannot be pickled, as a cause in another process."""
+
+
+def _described(error: BaseException) -> OperadError:
+    return (OperadError if isinstance(error, OperadError) else OtherError)(describe(error))
 
 
 def describe(error: BaseException) -> str:

@@ -27,6 +27,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from operad.runtime.values import base_errors
 from operad.runtime.values.base_errors import (
     AnswerError,
     InputError,
@@ -69,6 +70,8 @@ __all__ = [
     "ToolError",
     "describe",
     "did_you_mean",
+    "internal_cause",
+    "internal_text",
     "shorten",
 ]
 
@@ -170,6 +173,33 @@ class OperatorError(OperadError):
 
 _NOT_COMBINED = (OperadError, StopIteration, StopAsyncIteration)
 """Types that `OperatorError` is not combined with: errors of Operad, and exceptions that Python uses as signals."""
+
+
+def internal_cause(error: BaseException) -> BaseException | None:
+    """Return the exception at the origin of an error that is none of Operad's own; None if there is none.
+
+        print(internal_cause(KeyError("user")), internal_cause(InputError("there is no user")))  # 'user' None
+
+    An error of Operad that describes its cause in words of its own, instead of repeating them, has none.
+    """
+    seen: list[BaseException] = []
+    while isinstance(error, OperadError) and not isinstance(error, base_errors.OtherError):
+        cause, repeats = error.__cause__, isinstance(error, OperatorError | JobError) or type(error) is OperadError
+        if cause is None or cause in seen or not (repeats or isinstance(cause, OperadError)):
+            return None
+        seen.append(error := cause)
+    return error
+
+
+def internal_text(error: BaseException) -> str:
+    """Return the description of the `internal_cause` of an error; empty if there is none, or it has no text.
+
+        print(internal_text(KeyError("user")))  # KeyError: 'user'
+
+    The text is for the people who run the program, as it may name addresses, paths or keys.
+    """
+    cause = internal_cause(error)
+    return describe(cause) if cause is not None and str(cause) else ""
 
 
 class OperatorTimeoutError(OperadError, TimeoutError):

@@ -27,6 +27,7 @@ from operad.runtime.values.errors import (
     PortError,
     describe,
     did_you_mean,
+    internal_text,
 )
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage, WorkflowStatus
 
@@ -134,7 +135,7 @@ async def run_with_policy(node: Node, call: OperatorCall, scope: Scope) -> Answe
         fallback = policy.fallback
         if fallback is None or fallback is False or _ends_run(error):
             raise
-        scope.write(FellBack(error=describe(error), to=_name(fallback)))
+        scope.write(FellBack(error=describe(error), to=_name(fallback), internal=internal_text(error)))
         try:
             return await _fall_back(fallback, error, node, call, scope)
         except Exception as second:
@@ -160,7 +161,7 @@ async def _attempts(node: Node, call: OperatorCall, scope: Scope) -> Answer:
                 raise
             delay = retry.delay(attempt, error)
             scope.sign_of_life()
-            scope.write(OperatorRetried(error=describe(error), delay=delay))
+            scope.write(OperatorRetried(error=describe(error), delay=delay, internal=internal_text(error)))
         await asyncio.sleep(delay)
         scope.attempt += 1
 

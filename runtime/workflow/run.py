@@ -21,7 +21,7 @@ from operad.runtime.policies.limits import Limiter, SharedLimits
 from operad.runtime.policies.policy import NO_BUDGET, Timeout, causes
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.tools.connections import Connections
-from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe
+from operad.runtime.values.errors import BudgetError, OperadError, OperatorError, SkippedError, describe, internal_text
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
 from operad.runtime.values.step_record import StepRecord
@@ -204,7 +204,8 @@ class Run:
                 ours = {"/".join((*self._prefix, node_id)): message for node_id, message in done.items()}
                 error.finished = {**ours, **error.finished, **(self.finished or {})}
             why = events.CANCELLED if isinstance(error, asyncio.CancelledError) else describe(error)
-            self._write(events.RunFailed(error=why, seconds=now() - began, usage=self.usage))
+            internal = "" if why is events.CANCELLED else internal_text(error)
+            self._write(events.RunFailed(error=why, seconds=now() - began, usage=self.usage, internal=internal))
             raise
         finally:
             self._end()

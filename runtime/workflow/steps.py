@@ -18,7 +18,7 @@ from operad.runtime.graph.graph import END
 from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.reasoning.exchange import Rejection
-from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe
+from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe, internal_text
 from operad.runtime.values.fault import Fault, lesson_of
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
@@ -516,7 +516,8 @@ class Steps(NodeStates):
             self.cancelled.append("/".join(scope.path))
             scope.write(events.OperatorCancelled(seconds=seconds, usage=scope.usage))
             return
-        scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=describe(error)))
+        error_text, internal = describe(error), internal_text(error)
+        scope.write(events.OperatorFailed(seconds=seconds, usage=scope.usage, error=error_text, internal=internal))
 
     def _record_fault(self, node: int, error: BaseException, scope: Scope) -> list[int] | None:
         """Turn the error of a node into a verdict; operators that do not depend on the node continue.

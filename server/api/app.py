@@ -46,7 +46,7 @@ from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.http.guard import Authenticate, Guard
 from operad.server.http.keys import Key
 from operad.server.http.page_headers import HEADERS, PageHeaders, content_policy
-from operad.server.http.problems import ErrorReply, RefusedError, error_reply, faults_error, json_reply
+from operad.server.http.problems import ErrorReply, RefusedError, error_reply, faults_error, internal_error, json_reply
 
 if TYPE_CHECKING:
     from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
@@ -180,7 +180,7 @@ class Serving:
         if hosts is None and not keys and authenticate is None:
             raise InputError("a server for any host name needs keys, because any page and machine could use it")
         known = [Key.of(key, f"key-{n}") if isinstance(key, str) else key for n, key in enumerate(keys, 1)]
-        self.runs = Runs(offers, bounds)
+        self.runs = Runs(offers, bounds, redacts=bool(keys) or authenticate is not None)
         self._door = McpDoor(self.runs)
         self._pages = pages(self.runs) if pages else None
         self._starting: asyncio.Task[None] | None = None
@@ -392,6 +392,4 @@ def _fault_text(fault: Any, schema: type[BaseModel] | None) -> str:
 
 
 async def _on_internal_error(request: Request, error: Exception) -> Response:
-    problem = RefusedError(500, f"{type(error).__name__}: internal error; the log of the server says more")
-    problem.headers["x-should-retry"] = "false"
-    return error_reply(problem)
+    return error_reply(internal_error(error))

@@ -20,14 +20,16 @@ class Entry:
     Attributes:
         number: Number of the event in its run, from 1.
         name: Type of the event.
-        event: The event; None for an entry of the log itself.
-        data: The event as JSON.
+        event: The event for clients; None for an entry of the log itself.
+        data: That event as JSON.
+        original: The event as it happened, for the run page.
     """
 
     number: int
     name: str
     event: Event | None
     data: bytes
+    original: Event | None = None
 
 
 class EventLog:
@@ -60,9 +62,14 @@ class EventLog:
         """The events that are kept."""
         return tuple(self._entries)
 
-    def add(self, event: Event) -> None:
-        """Add an event, and drop the oldest if the log is full."""
-        entry = Entry(event.seq, type(event).__name__, event, to_json(event.as_dict()).encode())
+    def add(self, event: Event, original: Event | None = None) -> None:
+        """Add an event, and drop the oldest if the log is full.
+
+        Args:
+            original: The event as it happened, if it is redacted for clients.
+        """
+        data = to_json(event.as_dict()).encode()
+        entry = Entry(event.seq, type(event).__name__, event, data, original or event)
         self._entries.append(entry)
         self._bytes += len(entry.data)
         while len(self._entries) > self._most or (self._bytes > self._most_bytes and len(self._entries) > 1):

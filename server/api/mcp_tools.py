@@ -32,7 +32,7 @@ from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.http.keys import Caller
-from operad.server.http.problems import RefusedError
+from operad.server.http.problems import RefusedError, internal_error
 
 if TYPE_CHECKING:
     from mcp.server.context import ServerRequestContext
@@ -103,6 +103,8 @@ class ExpertTools:
             run = await self._start_or_answer(self._seen_in(context), params.name, params.arguments or {})
         except RefusedError as problem:
             return _tool_result(str(problem), failed=True)
+        except Exception as error:  # noqa: BLE001 - the package would send its text
+            return _tool_result(str(internal_error(error)), failed=True)
         completed = False
         try:
             await self._report_progress(context, run)

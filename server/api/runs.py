@@ -16,12 +16,13 @@ from pydantic import JsonValue, ValidationError
 
 from operad.runtime import events
 from operad.runtime.durable.rows import Origins, question_of
-from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean
+from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean, internal_cause
 from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.questions import Question
 from operad.runtime.values.valid_json import to_json
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
+from operad.server.api.redaction import Redaction
 from operad.server.api.served_run import ServedRun
 from operad.server.http.bounds import Bounds
 from operad.server.http.keys import may_answer
@@ -96,15 +97,17 @@ class Runs:
 
     Args:
         offers: Experts by name.
+        redacts: True if clients do not get the texts of internal errors; see `Redaction`.
 
     Attributes:
         offers: Experts by name.
         ending: True if no more runs are started.
     """
 
-    def __init__(self, offers: Mapping[str, Offer], bounds: Bounds) -> None:
+    def __init__(self, offers: Mapping[str, Offer], bounds: Bounds, *, redacts: bool = False) -> None:
         self.offers = offers
         self.bounds = bounds
+        self._redacts = redacts
         self.ending = False
         self._followers = 0
         self._runs: dict[str, ServedRun] = {}
@@ -517,14 +520,18 @@ class Runs:
     def _start(
         self, offer: Offer, job: Job, run_id: str, answers: Mapping[str, JsonValue] | None, began: float | None = None
     ) -> ServedRun:
-        log = EventLog(self.bounds.events, self.bounds.event_bytes)
-        run = ServedRun(run_id, offer, job, answers, log, time.time() if began is None else began)
-        self._runs[run_id] = run
+        run = self._runs[run_id] = self._served(run_id, offer, job, answers, time.time() if began is None else began)
         limit = asyncio.get_running_loop().call_later(self.bounds.seconds, self._time_out, run)
         run.task = asyncio.ensure_future(self._stream_events(run))
         # A callback, because the task may be cancelled before it has begun.
         run.task.add_done_callback(partial(self._record_end, run, limit))
         return run
+
+    def _served(
+        self, run_id: str, offer: Offer, job: Job, answers: Mapping[str, JsonValue] | None, began: float
+    ) -> ServedRun:
+        log = EventLog(self.bounds.events, self.bounds.event_bytes)
+        return ServedRun(run_id, offer, job, answers, Redaction(run_id, redacts=self._redacts), log, began)
 
     def _driven_here(self, run_id: str) -> ServedRun | None:
         """Return a run that this server drives or has driven to its end; None for others."""
@@ -536,8 +543,19 @@ class Runs:
         run.log.close()
         if task.cancelled():
             run.state = "running" if run.lost else "cancelled"
-        elif error := task.exception():  # any error is shown to the followers of the run
-            run.state, run.error = ("cancelled", run.error) if run.error else ("failed", describe(error))
+        elif error := task.exception():
+            run.state, run.error = ("cancelled", run.error) if run.error else ("failed", run.redaction.error(error))
+            if run.state == "failed" and not run.lost:
+                cause, name = internal_cause(error), run.offer.name
+                text = "its error follows" if cause else describe(error)
+                _logger.log(
+                    logging.ERROR if cause else logging.WARNING,
+                    "run %s of %r failed: %s",
+                    run.id,
+                    name,
+                    text,
+                    exc_info=cause,
+                )
         else:
             run.state = "finished"
         if run.lost:  # the next request finds it in the database
@@ -573,7 +591,10 @@ class Runs:
     async def _drive_here(self, run: ServedRun, memory_usage: Usage) -> None:
         async with aclosing(run.offer.agent.stream(run.job, run_id=run.id)) as stream:
             async for event in stream:
-                run.log.add(event)
+                internal = getattr(event, "internal", "")
+                if run.redaction.learn(internal):
+                    _logger.warning("run %s: %s: %s", run.id, "/".join(event.path), internal)
+                run.log.add(run.redaction.event(event), event)
                 if isinstance(event, events.Interrupted):
                     if not may_answer(run.answers_by, event.answer_by):
                         continue  # an answer in advance counts only if its sender may answer
@@ -585,7 +606,7 @@ class Runs:
                 elif isinstance(event, events.RunFailed):
                     run.usage = event.usage + memory_usage
                 elif isinstance(event, events.RunFinished):
-                    run.message, run.usage = event.message, event.message.usage + memory_usage
+                    run.message, run.usage = run.redaction.of(event.message), event.message.usage + memory_usage
 
     async def _give_known_answer(self, run: ServedRun, event: events.Interrupted, answer: JsonValue) -> None:
         try:
@@ -657,16 +678,18 @@ class Runs:
         if kept is None or offer is None:
             return None
         try:
-            job = await asyncio.to_thread(ledger.job, run_id)
-            message = await asyncio.to_thread(ledger.result, run_id)
+            run = self._served(run_id, offer, await asyncio.to_thread(ledger.job, run_id), None, kept.created)
+            if kept.state not in _UNFINISHED:
+                for event in (await asyncio.to_thread(ledger.events_after, run_id, 0))[0] if self._redacts else ():
+                    run.redaction.learn(getattr(event, "internal", ""))
+                run.message = run.redaction.of(await asyncio.to_thread(ledger.result, run_id))
         except InputError as error:
             raise RefusedError(409, str(error)) from error
-        log = EventLog(self.bounds.events, self.bounds.event_bytes)
-        run = ServedRun(run_id, offer, job, None, log, kept.created, message=message, error=kept.error)
+        run.error = run.redaction.of(kept.error)
         with suppress(ValidationError):
             run.usage = Usage.model_validate_json(kept.usage)
         if run.record_end(kept):
-            log.close()
+            run.log.close()
         else:
             with suppress(InputError):  # it was deleted meanwhile, or another program wrote the question
                 run.elsewhere = await asyncio.to_thread(ledger.open_questions, run_id)
@@ -682,16 +705,19 @@ class Runs:
 
     async def _read_elsewhere(self, run: ServedRun, ledger: Ledger) -> None:
         """Read the new events, the questions and the end of a run that another process drives."""
+        kept = await asyncio.to_thread(
+            ledger.store.run, run.id
+        )  # before the events, which are complete if it has ended
         happened, run.read_part = await asyncio.to_thread(ledger.events_after, run.id, run.read_part)
         for event in happened:
             if event.seq > run.log.last:
-                run.log.add(event)
+                run.log.add(run.redaction.event(event), event)
         run.elsewhere = await asyncio.to_thread(ledger.open_questions, run.id)
-        kept = await asyncio.to_thread(ledger.store.run, run.id)
         if kept is None:  # it was deleted
             self._runs.pop(run.id, None)
         elif kept.state not in _UNFINISHED:
-            run.message, run.error = await asyncio.to_thread(ledger.result, run.id), kept.error
+            run.message = run.redaction.of(await asyncio.to_thread(ledger.result, run.id))
+            run.error = run.redaction.of(kept.error)
             with suppress(ValidationError):
                 run.usage = Usage.model_validate_json(kept.usage)
             run.record_end(kept)

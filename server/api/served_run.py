@@ -16,6 +16,7 @@ from operad.runtime.values.questions import Question
 from operad.runtime.workflow.base_workflow import live_questions
 from operad.server.api.event_log import EventLog
 from operad.server.api.experts import Offer
+from operad.server.api.redaction import Redaction
 
 if TYPE_CHECKING:
     from operad.runtime.durable.rows import StoredRun
@@ -31,6 +32,7 @@ class ServedRun:
     Attributes:
         offer: Its expert.
         answers: Answers known beforehand, by question ids; None if they were given to another process.
+        redaction: Redaction of its texts for clients; `log`, `message` and `error` hold redacted texts.
         answers_by: Name of the user who gave them; empty if the server knows no names.
         began: Start, in seconds since 1970.
         task: Task that drives it; None if it is driven elsewhere.
@@ -56,6 +58,7 @@ class ServedRun:
     offer: Offer
     job: Job
     answers: Mapping[str, JsonValue] | None
+    redaction: Redaction
     log: EventLog
     began: float
     answers_by: str = ""

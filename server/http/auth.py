@@ -11,8 +11,9 @@ from starlette.exceptions import HTTPException
 from starlette.requests import HTTPConnection, Request
 
 from operad.runtime.values.arguments import short_repr
+from operad.runtime.values.errors import InputError
 from operad.server.http.keys import User
-from operad.server.http.problems import RefusedError
+from operad.server.http.problems import RefusedError, internal_error
 
 Auth = Callable[[Any], "str | User | Awaitable[str | User | None] | None"]
 """Function of the host application that gets a request, a `starlette.requests.Request`, and returns the name of its user,
@@ -43,10 +44,8 @@ async def authenticated(auth: Auth, scope: Any) -> User:
         raise refused
     user = User(found) if isinstance(found, str) else found
     if not isinstance(user, User) or not 0 < len(user.name) <= _LONGEST_NAME or not user.name.isprintable():
-        raise RefusedError(
-            500,
-            f"auth: expected the name of a user, of 1 to {_LONGEST_NAME} printable characters, a User, or None; got {short_repr(found)}",
-        )
+        wanted = f"the name of a user, of 1 to {_LONGEST_NAME} printable characters, a User, or None"
+        raise internal_error(InputError(f"auth: expected {wanted}; got {short_repr(found)}"))
     return user
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from starlette.responses import Response
 
 from operad.runtime.values.errors import OperadError
+from operad.runtime.values.message import new_id
 from operad.runtime.values.valid_json import to_json
 from operad.runtime.values.value import Value
 
@@ -27,6 +29,8 @@ CODES = {
     503: "ending",
     504: "run_timeout",
 }
+
+_logger = logging.getLogger(__name__)
 
 MOST_FAULTS = 20
 """Maximum number of faults of one request that are named."""
@@ -74,7 +78,7 @@ class RefusedError(OperadError):
             self.headers["Retry-After"] = str(retry_after)
         if status == 401:
             self.headers["WWW-Authenticate"] = "Bearer"
-        if status in (502, 504):  # an automatic retry of the client would pay for another run
+        if status in (500, 502, 504):  # an automatic retry of the client would pay for another run
             self.headers["x-should-retry"] = "false"
 
     @property
@@ -108,6 +112,14 @@ def faults_error(faults: Sequence[tuple[str, str]]) -> RefusedError:
     if len(faults) > MOST_FAULTS:
         lines.append(f"and {len(faults) - MOST_FAULTS} more")
     return RefusedError(400, "\n  ".join(lines), param=faults[0][0])
+
+
+def internal_error(error: Exception) -> RefusedError:
+    """Return what a client is told of an unexpected error outside of runs; the log has its text, under the same id."""
+    error_id = new_id()
+    _logger.error("error %s", error_id, exc_info=error)
+    kind = type(error).__name__
+    return RefusedError(500, f"{kind}: internal error, described in the log of the server under error {error_id}")
 
 
 def json_reply(value: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:

@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Mount, Route
 
-from operad.runtime.values.errors import OperadError, describe
+from operad.runtime.values.errors import OperadError
 from operad.runtime.values.valid_json import to_json
-from operad.server.http.problems import RefusedError
+from operad.server.http.problems import RefusedError, internal_error
 
 MAX_BODY = 2**20
 """Maximum size of a request's body, in bytes."""
@@ -45,7 +45,7 @@ async def _conflict(request: Request, error: Exception) -> Response:
 
 
 async def _internal_error(request: Request, error: Exception) -> Response:
-    return refusal(500, describe(error))
+    return refusal(500, str(internal_error(error)))
 
 
 def refusal(status: int, text: str, request: Request | None = None) -> Response:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncGenerator, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, cast
@@ -16,7 +17,7 @@ from operad.runtime.durable.restart import Restart
 from operad.runtime.events import Event, RunStarted
 from operad.runtime.observe.metrics import exposition
 from operad.runtime.observe.trace import Trace
-from operad.runtime.values.errors import InputError, describe
+from operad.runtime.values.errors import InputError
 from operad.runtime.values.valid_json import to_json
 from operad.server.view.page import page
 from operad.server.view.picture import details, picture
@@ -38,6 +39,8 @@ KEEP_ALIVE = 10.0
 
 MOST_STREAMS = 32
 """Maximum number of browsers that follow a run at once."""
+
+_logger = logging.getLogger(__name__)
 
 
 class RunPage:
@@ -114,8 +117,10 @@ class RunPage:
         """Note the failure of one event, so that others are still shown."""
         try:
             yield
-        except Exception as error:  # noqa: BLE001
-            self._fault = f"not all can be shown: {describe(error)[:300]}"
+        except Exception as error:
+            before, self._fault = self._fault, f"not all can be shown: {type(error).__name__}, described in the log"
+            if self._fault != before:
+                _logger.error("the page of a run cannot show all", exc_info=error)
 
     def _take_in(self, event: Event) -> None:
         trace = self._trace

@@ -52,8 +52,8 @@ class RunCatalog(Protocol):
         """Return the newest runs; see `listed_run`."""
         ...
 
-    async def source(self, run_id: str, request: HTTPConnection) -> Source:
-        """Return the source of a run.
+    async def source(self, run_id: str, request: HTTPConnection) -> tuple[bool, Source]:
+        """Return the source of a run, after True if it tells the sender everything.
 
         Raises:
             OperadError: No run has the id, or the sender may not see it.
@@ -71,7 +71,7 @@ class RunsPage:
     def __init__(self, catalog: RunCatalog, title: str) -> None:
         self._catalog = catalog
         self._title = title
-        self._followed = OrderedDict[str, _Followed]()
+        self._followed = OrderedDict[tuple[str, bool], _Followed]()
         self.app = application(
             Route("/", self._list), Route("/data/runs", self._runs), Mount("/runs/{run_id}", app=self._run)
         )
@@ -96,21 +96,21 @@ class RunsPage:
     async def _run(self, scope: Scope, receive: Receive, send: Send) -> None:
         run_id = scope["path_params"]["run_id"]
         try:
-            source = await self._catalog.source(run_id, HTTPConnection(scope))
+            complete, source = await self._catalog.source(run_id, HTTPConnection(scope))
         except OperadError as error:
             raise HTTPException(404, str(error)) from error
-        followed = self._followed.get(run_id) or self._follow(run_id, source)
-        self._followed.move_to_end(run_id)
+        followed = self._followed.get((run_id, complete)) or self._follow(run_id, complete, source)
+        self._followed.move_to_end((run_id, complete))
         await followed.page.app(scope, receive, send)
 
-    def _follow(self, run_id: str, source: Source) -> _Followed:
+    def _follow(self, run_id: str, complete: bool, source: Source) -> _Followed:
         """Start to follow a run; drop the pages of idle runs if there are too many."""
-        page = RunPage(source, run_id)
-        self._followed[run_id] = _Followed(page, asyncio.ensure_future(page.keep_up()))
-        idle = [name for name, followed in self._followed.items() if not followed.page.followed and name != run_id]
-        for name in idle[: max(0, len(self._followed) - MOST_RUNS)]:
-            self._followed.pop(name).keeping.cancel()
-        return self._followed[run_id]
+        page, key = RunPage(source, run_id), (run_id, complete)
+        self._followed[key] = _Followed(page, asyncio.ensure_future(page.keep_up()))
+        idle = [other for other, followed in self._followed.items() if not followed.page.followed and other != key]
+        for other in idle[: max(0, len(self._followed) - MOST_RUNS)]:
+            self._followed.pop(other).keeping.cancel()
+        return self._followed[key]
 
 
 class LedgerCatalog:
@@ -128,9 +128,9 @@ class LedgerCatalog:
 
         return await in_thread(look)
 
-    async def source(self, run_id: str, request: HTTPConnection) -> Source:
+    async def source(self, run_id: str, request: HTTPConnection) -> tuple[bool, Source]:
         """See `RunCatalog.source`."""
-        return await in_thread(LedgerSource, self._ledger, run_id)
+        return True, await in_thread(LedgerSource, self._ledger, run_id)
 
 
 def listed_run(run: StoredRun, alive: Collection[str]) -> dict[str, Any]:

@@ -27,6 +27,7 @@ from a2a.utils.constants import (
 from a2a.utils.errors import (
     A2AError,
     ContentTypeNotSupportedError,
+    InternalError,
     InvalidParamsError,
     PushNotificationNotSupportedError,
     TaskNotCancelableError,
@@ -56,7 +57,7 @@ from operad.server.api.seen_runs import SeenRuns
 from operad.server.api.served_run import ServedRun
 from operad.server.api.spoken import note_on
 from operad.server.http.keys import Key
-from operad.server.http.problems import RefusedError, json_reply
+from operad.server.http.problems import RefusedError, internal_error, json_reply
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -140,20 +141,22 @@ class _Tasks(RequestHandler):
     @validate_request_params
     async def on_message_send(self, params: types.SendMessageRequest, context: ServerCallContext) -> types.Task:
         """Begin a task or continue one, and return it when it asks or has ended."""
-        run, wrong = await self._run_for(params.message)
-        if not params.configuration.return_immediately:
-            await run.pause_or_end()
-        return _task(run, wrong)
+        with _refusals():
+            run, wrong = await self._run_for(params.message)
+            if not params.configuration.return_immediately:
+                await run.pause_or_end()
+            return _task(run, wrong)
 
     @validate_request_params
     async def on_message_send_stream(
         self, params: types.SendMessageRequest, context: ServerCallContext
     ) -> AsyncGenerator[Any, None]:
         """Begin a task or continue one, and yield its events until it asks or has ended."""
-        run, wrong = await self._run_for(params.message)
-        async with aclosing(_events(run, wrong)) as told:
-            async for event in told:
-                yield event
+        with _refusals():
+            run, wrong = await self._run_for(params.message)
+            async with aclosing(_events(run, wrong)) as told:
+                async for event in told:
+                    yield event
 
     @validate_request_params
     async def on_subscribe_to_task(
@@ -250,9 +253,8 @@ class _Tasks(RequestHandler):
         before = [run for run in self._mine() if run.job.session_id == session and run.message is not None]
         previous = before[0] if before else None
         turns: tuple[Turn, ...] = conversation_of(previous) if previous else ()
-        with _refusals():
-            job = self._offer.job(text, "", inputs, turns, session)
-            run, _ = await self._runs.begin(self._offer, job, previous=previous)
+        job = self._offer.job(text, "", inputs, turns, session)
+        run, _ = await self._runs.begin(self._offer, job, previous=previous)
         await run.stored()  # other servers know the task from then on
         return run, ""
 
@@ -264,13 +266,15 @@ class _Tasks(RequestHandler):
             raise InvalidParamsError("message.parts: a question takes one answer; give either text or one part of data")
         question = run.questions[0]
         answer = payload_answer(question, values[0]) if values else text
-        with _refusals():
-            return run, await give_answers(self._runs, run, [(question, answer)])
+        return run, await give_answers(self._runs, run, [(question, answer)])
 
 
 @contextmanager
 def _refusals() -> Generator[None, None, None]:
-    """Raise refusals of the block as errors of the protocol, or of HTTP, such as 429 if there are too many runs."""
+    """Raise refusals of the block as errors of the protocol, or of HTTP, such as 429 if there are too many runs.
+
+    The package would send the text of any other error.
+    """
     kinds: Mapping[int, type[A2AError]] = {
         400: InvalidParamsError,
         404: TaskNotFoundError,
@@ -282,6 +286,10 @@ def _refusals() -> Generator[None, None, None]:
         if kind := kinds.get(problem.status):
             raise kind(str(problem)) from problem
         raise HTTPException(problem.status, str(problem), problem.headers) from problem
+    except (A2AError, HTTPException):
+        raise
+    except Exception as error:
+        raise InternalError(str(internal_error(error))) from error
 
 
 def _content(message: types.Message) -> tuple[str, list[Any]]:

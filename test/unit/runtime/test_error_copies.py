@@ -14,7 +14,7 @@ import pytest
 
 import operad
 from operad import Job, OperatorError, Workflow, operator
-from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError
+from operad.runtime.values.errors import InputError, InvalidError, Issue, OperadError, internal_text
 
 
 def all_errors() -> list[type[OperadError]]:
@@ -93,6 +93,7 @@ def test_a_cause_that_cannot_be_pickled_becomes_its_description():
     other = again(caught.value)
     assert str(other) == str(caught.value)
     assert "because of it" in str(other.__cause__)
+    assert internal_text(other) == internal_text(caught.value) == "Holds: because of it"
 
 
 def test_a_cause_of_a_class_inside_a_function_becomes_its_description():

@@ -21,6 +21,7 @@ from operad.runtime.values.errors import (
     OperatorError,
     describe,
     did_you_mean,
+    internal_text,
 )
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.schema import SchemaMismatch
@@ -123,3 +124,19 @@ def test_a_fault_blames_operators_by_id_by_themselves_and_by_their_function():
         FaultError("wrong", blame=[42])  # type: ignore[list-item]
     with pytest.raises(InputError, match=r"got <class 'int'> \(type\)"):
         FaultError("wrong", blame=int)
+
+
+def test_an_internal_text_is_that_of_an_exception_of_others_which_the_errors_around_it_repeat():
+    def behind(error, *around):
+        for each in around:
+            each.__cause__, error = error, each
+        return internal_text(error)
+
+    outer = OperatorError("w", "a", 1, KeyError("k"))
+    assert behind(KeyError("k")) == "KeyError: 'k'"
+    assert behind(KeyError("k"), outer, OperadError("item 1"), InputError("no")) == "KeyError: 'k'"
+    assert behind(KeyError("k"), InputError("there is no k")) == ""
+    assert behind(KeyError(), outer) == ""
+    assert behind(InputError("no"), outer) == ""
+    error = OperadError("itself")
+    assert behind(error, error) == ""

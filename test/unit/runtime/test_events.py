@@ -90,7 +90,7 @@ EXAMPLES = [
     ),
     (
         events.RunFailed(error="broke", seconds=1.5, usage=USAGE),
-        {"error": "broke", "seconds": 1.5, "usage": PLAIN_USAGE},
+        {"error": "broke", "seconds": 1.5, "usage": PLAIN_USAGE, "internal": ""},
     ),
     (events.RoundStarted(operators=("a", "b")), {"operators": ["a", "b"]}),
     (
@@ -164,7 +164,7 @@ EXAMPLES = [
     (events.OperatorFinished(seconds=1.0, message=MESSAGE), {"seconds": 1.0, "message": PLAIN_MESSAGE}),
     (
         events.OperatorFailed(seconds=1.0, usage=USAGE, error="broke"),
-        {"seconds": 1.0, "usage": PLAIN_USAGE, "error": "broke"},
+        {"seconds": 1.0, "usage": PLAIN_USAGE, "error": "broke", "internal": ""},
     ),
     (events.OperatorCancelled(seconds=1.0, usage=USAGE), {"seconds": 1.0, "usage": PLAIN_USAGE}),
     (Progress(done=1, total=2), {"done": 1, "total": 2}),
@@ -208,7 +208,10 @@ EXAMPLES = [
         events.ModelRetried(call_id="c", model="m", error="e", delay=0.5, retry=1),
         {"call_id": "c", "model": "m", "error": "e", "delay": 0.5, "retry": 1},
     ),
-    (events.ModelFailed(call_id="c", model="m", error="e"), {"call_id": "c", "model": "m", "error": "e"}),
+    (
+        events.ModelFailed(call_id="c", model="m", error="e"),
+        {"call_id": "c", "model": "m", "error": "e", "internal": ""},
+    ),
     (events.AnswerRejected(error="no", repair=1), {"error": "no", "repair": 1}),
     (
         events.ToolCalled(call_id="c", tool="t", arguments={"deep": [{"odd": Odd()}], "yes": True, "none": None}),
@@ -216,11 +219,11 @@ EXAMPLES = [
     ),
     (
         events.ToolReturned(call_id="c", tool="t", result="r", failed=False, seconds=1.0),
-        {"call_id": "c", "tool": "t", "result": "r", "failed": False, "seconds": 1.0},
+        {"call_id": "c", "tool": "t", "result": "r", "failed": False, "seconds": 1.0, "internal": ""},
     ),
     (events.OperatorSkipped(reason="no way"), {"reason": "no way"}),
-    (events.OperatorRetried(error="broke", delay=2.5), {"error": "broke", "delay": 2.5}),
-    (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant"}),
+    (events.OperatorRetried(error="broke", delay=2.5), {"error": "broke", "delay": 2.5, "internal": ""}),
+    (events.FellBack(error="broke", to="a constant"), {"error": "broke", "to": "a constant", "internal": ""}),
     (events.MessageKept(), {}),
     (events.CacheHit(), {}),
     (

@@ -136,11 +136,12 @@ async def test_the_host_redirects_to_its_login_and_its_check_may_be_a_coroutine(
 
 
 @pytest.mark.parametrize("found", [7, "", "a" * 201, "a\nb", User("")])
-async def test_what_is_no_name_of_a_user_admits_nobody(found):
+async def test_what_is_no_name_of_a_user_admits_nobody(found, caplog):
     async with hosted(asgi(greet, auth=lambda request: found)) as url, client(url) as http:
         reply = await http.get("/runs")
     assert reply.status_code == 500
-    assert "expected the name of a user" in reply.json()["error"]["message"]
+    assert reply.json()["error"]["code"] == "internal_error"
+    assert "expected the name of a user" in caplog.text
 
 
 @pytest.mark.parametrize(
