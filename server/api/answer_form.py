@@ -11,7 +11,6 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 from operad.runtime.values.errors import InvalidError, OperadError
 from operad.runtime.values.schema import AnswerSchema
 from operad.runtime.values.schema_check import check_schema
-from operad.server.api.experts import Offer
 from operad.server.api.served_run import ServedRun
 from operad.server.http.problems import RefusedError
 
@@ -35,10 +34,20 @@ class NamedSchema(BaseModel):
     schema_: JsonSchema = Field(alias="schema")
 
 
+def _required(name: str) -> dict[str, Any]:
+    return {"required": [name], "properties": {name: {"type": "object"}}}
+
+
+_WITH_SCHEMA: dict[str, Any] = {
+    "if": {"properties": {"type": {"const": "json_schema"}}},
+    "then": {"anyOf": [_required("json_schema"), _required("schema")]},
+}
+
+
 class AnswerFormat(BaseModel):
     """Any text, a JSON object, or JSON that fits a JSON Schema."""
 
-    model_config = ConfigDict(extra="allow", hide_input_in_errors=True)
+    model_config = ConfigDict(extra="allow", hide_input_in_errors=True, json_schema_extra=_WITH_SCHEMA)
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = Field(default=None, description="The schema, in a chat completion.")
@@ -57,22 +66,10 @@ class AnswerFormat(BaseModel):
         return {"type": "object"} if self.type == "json_object" else None
 
 
-def form_of(asked: AnswerFormat | None, offer: Offer, param: str) -> AnswerSchema | None:
-    """Return the form that an answer has to fit; None for any text.
-
-    Args:
-        param: The parameter of the request.
-
-    Raises:
-        RefusedError: The expert answers with text.
-    """
+def form_of(asked: AnswerFormat | None) -> AnswerSchema | None:
+    """Return the form that an answer has to fit; None for any text."""
     schema = asked.wanted if asked else None
-    if schema is None:
-        return None
-    if offer.answer_stream().is_live:
-        reason = f"{offer.name!r} answers with text; leave it out, or give its operator an output_schema on the server"
-        raise RefusedError(400, f"{param}: {reason}", param=param)
-    return AnswerSchema.unchecked(schema)
+    return None if schema is None else AnswerSchema.unchecked(schema)
 
 
 def check_answer(run: ServedRun, form: AnswerSchema | None) -> None:

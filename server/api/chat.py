@@ -110,7 +110,6 @@ def chat_routes(runs: Runs) -> APIRouter:
         seen = SeenRuns(runs, caller_of(request))
         offer = find_offer(seen.offers, body.model, "model")
         refuse_faults(faults_of(body))
-        form = form_of(body.response_format, offer, "response_format")
         turn = read_conversation(body.messages)
         going_on = await answered_run(seen, turn)
         if going_on is None:
@@ -118,7 +117,10 @@ def chat_routes(runs: Runs) -> APIRouter:
             run, wrong = (await seen.begin(offer, job))[0], ""
         else:
             run, wrong = going_on
-        reply, ended = _Reply(run, body.model, wrong, form), partial(end_reply, seen, run, False)
+        reply, ended = (
+            _Reply(run, body.model, wrong, form_of(body.response_format)),
+            partial(end_reply, seen, run, False),
+        )
         if body.stream:
             usage = bool(body.stream_options and body.stream_options.include_usage)
             return EventStream(reply.chunks(usage=usage), runs.bounds.beat, ended)

@@ -85,6 +85,9 @@ class RunSummary(Value):
     state: State = Field(description="asks: the run waits for an answer to a question.")
     created: datetime
     user: str = Field(description="The user or key that began the run; empty if the server requires none.")
+    started_by: str = Field(
+        description="The trigger that began the run: `webhook`, or `schedule` and its time; or empty."
+    )
     accepted: bool | None = Field(
         description="False if an evaluator rejected the result; null until there is one. True without an evaluator."
     )
@@ -205,6 +208,7 @@ def _summary(run: ServedRun) -> RunSummary:
         state=run.shown_state,
         created=datetime.fromtimestamp(run.began, UTC),
         user=owner_of(run.job.session_id),
+        started_by=run.job.started_by,
         accepted=run.message.accepted if run.message else None,
         status=run.message.status if run.message else None,
     )

@@ -221,11 +221,13 @@ def response_routes(runs: Runs) -> APIRouter:
     async def respond(body: ResponseRequest, request: Request) -> Response:  # pyright: ignore[reportUnusedFunction]
         """Continue a conversation with an expert. The run ends if the client disconnects."""
         seen = SeenRuns(runs, caller_of(request))
-        offer = find_offer(seen.offers, body.model, "model")
+        find_offer(seen.offers, body.model, "model")
         refuse_faults(_faults_of(body))
-        form = form_of(body.text and body.text.format, offer, "text.format")
         run, wrong = await _run_for(seen, body)
-        reply, ended = _Reply(run, wrong, form), partial(end_reply, seen, run, body.store is False)
+        reply, ended = (
+            _Reply(run, wrong, form_of(body.text and body.text.format)),
+            partial(end_reply, seen, run, body.store is False),
+        )
         if body.stream:
             return EventStream(reply.events(), runs.bounds.beat, ended)
         return await reply_after(run.pause_or_end(), request, lambda: json_reply(reply.whole()), ended)

@@ -1,14 +1,11 @@
 """Answers in the form that a client of the OpenAI protocols asks for."""
 
-from typing import Any
-
 import pytest
-from openai import APIError, BadRequestError, InternalServerError
+from openai import APIError, InternalServerError
 from pydantic import BaseModel, Field
 from serving import HELLO, Code, offered, order, served, words
 
-from operad.runtime import MonoModelReasoner
-from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.testing import ScriptedReasoner
 
 ROME = '{"name": "Rome", "people": 7}'
 
@@ -64,20 +61,6 @@ async def test_an_answer_that_is_no_json_object_is_an_error(said):
             await client.chat.completions.create(
                 model="Expert", messages=[HELLO], response_format={"type": "json_object"}
             )
-
-
-async def test_an_expert_that_answers_with_text_is_not_run():
-    json_object: Any = {"type": "json_object"}
-    with ScriptedModel(lambda request: Say("Good day.")) as scripted:
-        expert = offered(words(), reasoner=MonoModelReasoner(scripted.model))
-    async with served(expert) as here, here.openai() as client:
-        with pytest.raises(BadRequestError, match="output_schema") as chat:
-            await client.chat.completions.create(model="Expert", messages=[HELLO], response_format=json_object)
-        with pytest.raises(BadRequestError, match="output_schema") as response:
-            await client.responses.create(model="Expert", input="Hello", text={"format": json_object})
-        runs = (await here.http.get("/runs")).json()["runs"]
-    assert [chat.value.param, response.value.param] == ["response_format", "text.format"]
-    assert runs == []
 
 
 async def test_a_question_is_asked_in_words():

@@ -898,7 +898,12 @@ async def test_a_list_of_runs_has_neither_their_goals_nor_their_results():
         run = await here.ended("r")
         listed = await here.http.get("/runs")
     assert listed.json() == {
-        "runs": [{name: run[name] for name in ("id", "expert", "state", "created", "user", "accepted", "status")}],
+        "runs": [
+            {
+                name: run[name]
+                for name in ("id", "expert", "state", "created", "user", "started_by", "accepted", "status")
+            }
+        ],
     }
     assert (run["goal"], run["accepted"], run["status"]) == ("x" * 100_000, True, "SUCCESS")
 

@@ -396,7 +396,7 @@ def test_a_conversation_whose_runs_are_kept_goes_on_after_a_restart(place, begun
 
 CHECKED = """
 operators:
-  - &a {instruction: Say something.}
+  - &a {instruction: Say something., output: {said: string}}
 experts:
   - profile: {name: Say}
     workflow: [[*a]]
