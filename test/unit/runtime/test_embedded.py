@@ -43,6 +43,7 @@ async def test_a_choice_can_begin_with_any_character():
     assert json.loads(completion.text)["sign"] in {"🜚 gold", "🜛 silver"}
 
 
+@pytest.mark.slow
 async def test_the_same_question_has_the_same_answer_whatever_else_is_asked():
     model = EmbeddedModel()
     asked = [[Message.user(f"Name a fruit with the letter {letter}.")] for letter in "ABA"]

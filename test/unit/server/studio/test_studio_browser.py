@@ -99,6 +99,7 @@ def test_a_prompt_is_written_and_run_by_keyboard_alone(page, five):
     assert "said: <rain>" in page.tab.locator(".result .values").inner_text()
 
 
+@pytest.mark.slow
 def test_a_wrong_edge_is_refused_with_the_reason(page, five):
     page = page()
     page.open(five)

@@ -948,6 +948,7 @@ def live():
         each.close()
 
 
+@pytest.mark.slow
 def test_a_live_run_grows_before_the_eyes(opened, live, runs):
     events = runs("brief")
     server = live([])
