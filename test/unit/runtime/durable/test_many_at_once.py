@@ -12,7 +12,7 @@ from operad.runtime import InputError
 from operad.runtime.durable import threads
 from operad.runtime.durable.ledger import Ledger
 
-MANY = amount(15, 40)
+MANY = amount(8, 40)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
