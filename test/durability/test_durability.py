@@ -12,26 +12,26 @@ from scenarios import UnsupportedError, run_scenario
 
 SHORT = [
     ("driver killed", {"times": 1}),
-    ("killed after a verdict", {}),
     ("two drivers", {}),
+]
+LONG = [
+    ("killed after a verdict", {}),
     ("many runs end", {"runs": 40}),
     ("many runs resumed", {"runs": 40, "times": 1}),
     ("disk full", {}),
     ("file deleted", {}),
-]
-LONG = [
     ("driver killed, elsewhere", {}),
     ("driver stopped, woken", {}),
     ("driver stopped in writing", {"seconds": 0}),
     ("database gone", {"seconds": 3}),
 ]
 ON_A_SERVER = [
-    ("driver killed", {"times": 1}),
     ("killed after a verdict", {}),
-    ("notifications lost", {"times": 3}),
-    ("worker killed", {"times": 1}),
 ]
 LONG_ON_A_SERVER = [
+    ("driver killed", {"times": 1}),
+    ("notifications lost", {"times": 3}),
+    ("worker killed", {"times": 1}),
     ("database gone from workers", {"seconds": 1}),
     ("driver stopped, woken", {}),
     ("database gone", {"seconds": 3}),

@@ -11,7 +11,7 @@ def use_amounts(every: bool) -> None:
     Properties have no deadline, because other processes may keep the machine busy.
     """
     settings.register_profile(EVERY, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-    settings.register_profile(SOME, settings.get_profile(EVERY), max_examples=40)
+    settings.register_profile(SOME, settings.get_profile(EVERY), max_examples=15)
     settings.load_profile(EVERY if every else SOME)
 
 

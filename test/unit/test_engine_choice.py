@@ -5,6 +5,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from amounts import sample
 
 from operad.runtime import BuiltinWorkflow, DbgptWorkflow, Job, Workflow, WorkflowMessage, events
 from operad.runtime.testing import ScriptedReasoner
@@ -83,10 +84,13 @@ def test_to_know_the_engine_dbgpt_is_not_imported(tmp_path):
 
 @pytest.mark.parametrize(
     ("package", "why"),
-    [
-        ("dbgpt", "No module named 'dbgpt.core'; 'dbgpt' is not a package"),
-        ("cloudpickle", "import of cloudpickle halted; None in sys.modules"),
-    ],
+    sample(
+        [
+            ("dbgpt", "No module named 'dbgpt.core'; 'dbgpt' is not a package"),
+            ("cloudpickle", "import of cloudpickle halted; None in sys.modules"),
+        ],
+        2,
+    ),
 )
 def test_without_dbgpt_the_built_in_engine_runs_workflows(package, why, tmp_path):
     script = """

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from amounts import amount
 from hypothesis import HealthCheck, given, settings
 
 FUZZ = Path(__file__).parents[1] / "fuzz"
@@ -17,7 +18,6 @@ TARGETS = import_module("targets").TARGETS
 sys.path.remove(str(FUZZ))
 
 FOUND = sorted((FUZZ / "found").glob("*/*.bin"))
-EXAMPLES = 8
 
 
 @pytest.fixture(autouse=True)
@@ -41,7 +41,7 @@ def test_real_and_broken_inputs_are_read_or_refused(name):
 
     checks: Any = list(HealthCheck)
 
-    @settings(max_examples=EXAMPLES, derandomize=True, database=None, suppress_health_check=checks)
+    @settings(max_examples=amount(2, 8), derandomize=True, database=None, suppress_health_check=checks)
     @given(inputs.anything(seeds))
     def run(data):
         bounds.attempt(target, data)

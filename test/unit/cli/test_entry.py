@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from amounts import sample
 
 COMMAND = [sys.executable, "-c", "from operad.cli.entry import main; main()"]
 
@@ -36,20 +37,26 @@ experts: [{profile: {name: it}, workflow: [[*it]]}]
 
 @pytest.mark.parametrize(
     ("files", "arguments"),
-    [
-        ({"typer.py": WAITS}, ["--help"]),  # before the command line is read
-        ({"yaml.py": WAITS}, ["check", "expert.yaml"]),  # while a command is imported
-        ({"waiting.py": WAITS}, ["run", "--trust", "expert.yaml", "--job", "Wait."]),  # as code of the user is imported
-        (
-            {"waiting.py": OPERATOR.format(work="wait()")},
-            ["run", "--trust", "expert.yaml", "--job", "Wait."],
-        ),  # in an operator that holds the thread
-        (
-            {"waiting.py": OPERATOR.format(work="atexit.register(wait)")},
-            ["run", "--trust", "expert.yaml", "--job", "Wait."],
-        ),  # after the result
-    ],
-    ids=["start", "import", "module", "operator", "end"],
+    sample(
+        [
+            ({"typer.py": WAITS}, ["--help"]),  # before the command line is read
+            ({"yaml.py": WAITS}, ["check", "expert.yaml"]),  # while a command is imported
+            (
+                {"waiting.py": WAITS},
+                ["run", "--trust", "expert.yaml", "--job", "Wait."],
+            ),  # as code of the user is imported
+            (
+                {"waiting.py": OPERATOR.format(work="wait()")},
+                ["run", "--trust", "expert.yaml", "--job", "Wait."],
+            ),  # in an operator that holds the thread
+            (
+                {"waiting.py": OPERATOR.format(work="atexit.register(wait)")},
+                ["run", "--trust", "expert.yaml", "--job", "Wait."],
+            ),  # after the result
+        ],
+        2,
+    ),
+    ids=sample(["start", "import", "module", "operator", "end"], 2),
 )
 def test_ctrl_c_ends_the_command_with_one_line(files, arguments, tmp_path):
     for name, text in {"expert.yaml": EXPERT, **files}.items():
@@ -124,6 +131,7 @@ def state_and_ticks(pid):
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="only Linux says who whose child is")
+@pytest.mark.slow
 def test_a_sandbox_that_computes_ends_with_the_command(tmp_path):
     (tmp_path / "flow.json").write_text(json.dumps(ENDLESS))
     process = subprocess.Popen(
@@ -145,12 +153,15 @@ def test_a_sandbox_that_computes_ends_with_the_command(tmp_path):
 
 @pytest.mark.parametrize(
     ("arguments", "redirection", "why"),
-    [
-        (["check", "expert.yaml"], ">/dev/full", "No space left on device"),
-        (["show", "expert.yaml"], ">&-", "Bad file descriptor"),
-        (["run", "--trust", "expert.yaml", "--job", "Wait."], ">&-", "Bad file descriptor"),
-        (["chat", "--trust", "expert.yaml"], ">/dev/full", "No space left on device"),
-    ],
+    sample(
+        [
+            (["check", "expert.yaml"], ">/dev/full", "No space left on device"),
+            (["show", "expert.yaml"], ">&-", "Bad file descriptor"),
+            (["run", "--trust", "expert.yaml", "--job", "Wait."], ">&-", "Bad file descriptor"),
+            (["chat", "--trust", "expert.yaml"], ">/dev/full", "No space left on device"),
+        ],
+        2,
+    ),
     ids=lambda value: " ".join(value) if isinstance(value, list) else None,
 )
 def test_a_stdout_that_cannot_be_written_is_one_line(arguments, redirection, why, tmp_path):
@@ -165,7 +176,7 @@ def test_a_result_that_stdout_does_not_take_goes_to_stderr(tmp_path):
     assert done.stderr.splitlines()[-2:] == ["done", "operad: stdout cannot be written: No space left on device"]
 
 
-@pytest.mark.parametrize("redirection", ["2>/dev/full", "2>&-"])
+@pytest.mark.parametrize("redirection", sample(["2>&-", "2>/dev/full"], 2))
 def test_a_stderr_that_cannot_be_written_does_not_cost_the_result(redirection, tmp_path):
     done = _run_redirected(["run", "--trust", "expert.yaml", "--job", "Wait."], redirection, tmp_path)
     assert (done.returncode, done.stdout) == (0, "done\n")

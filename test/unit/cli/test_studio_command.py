@@ -10,6 +10,7 @@ import time
 from urllib.request import ProxyHandler, build_opener
 
 import pytest
+from amounts import sample
 from forked import OPERAD_COMMAND
 
 from operad.cli import main as cli
@@ -30,7 +31,7 @@ def told_address(process):
     return found[1]
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", sample([signal.SIGINT, signal.SIGTERM], 2))
 def test_a_file_is_opened_until_ctrl_c(tmp_path, forked, number):
     (tmp_path / "my flow.yaml").write_text(FLOW)
     process = forked.begin(

@@ -505,6 +505,7 @@ def trapped(folder):
 
 
 @pytest.mark.parametrize("file", ["expert.yaml", pytest.param("coded.yaml", marks=pytest.mark.slow)])
+@pytest.mark.slow
 def test_http_libraries_import_nothing_that_lies_beside_a_file_that_runs(trapped, folder, file):
     with ScriptedModel([Say("Hello!!!")]) as endpoint:
         given = ["--job", "Go.", "--base-url", endpoint.base_url]

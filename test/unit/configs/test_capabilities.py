@@ -483,6 +483,7 @@ def test_a_workflow_file_elsewhere_that_needs_trust_is_refused_even_with_trust(l
         load(lines.folder / "expert.yaml", trust=True)
 
 
+@pytest.mark.slow
 def test_a_file_that_can_do_endlessly_many_things_is_refused(tmp_path):
     operators = "".join(f"- {{name: o{i}, instruction: Go., model: {{api_key_env: K{i}}}}}\n" for i in range(145))
     experts = "".join(

@@ -280,6 +280,7 @@ experts: [{profile: {name: X}, workflow: [[begin, know, result], [begin, find, r
     assert "Penguins live" in outputs["known"][0]["content"]
 
 
+@pytest.mark.slow
 async def test_a_node_finds_by_meaning_where_the_file_names_embeddings(write, tmp_path):
     pytest.importorskip("onnxruntime")
     (tmp_path / "notes.txt").write_text("Refunds arrive within seven days.")

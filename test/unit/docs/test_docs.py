@@ -185,14 +185,17 @@ def label(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-ON_THE_EMBEDDED_MODEL = ("docs/from_chat2graph.md", "docs/from_dify.md")
-"""Pages whose examples ask the embedded model, as those of docs/get_started.md and docs/models.md do."""
+TAKE_SECONDS = {
+    f"docs/{name}.md"
+    for name in "comfyflow from_chat2graph from_dify get_started inbox knowledge mcp models serve triggers worfeval".split()
+}
+"""Pages whose examples ask the embedded model, import large packages or start servers."""
 
 
 @pytest.mark.parametrize(
     "page",
     [
-        pytest.param(page, marks=[pytest.mark.slow] if label(page) in ON_THE_EMBEDDED_MODEL else [])
+        pytest.param(page, marks=[pytest.mark.slow] if label(page) in TAKE_SECONDS else [])
         for page in PAGES
         if "```python" in page.read_text(encoding="utf-8")
     ],

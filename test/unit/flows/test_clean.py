@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from amounts import amount, sample
 
 from operad.flows.formats.format import check_nodes
 from operad.flows.formats.table import FORMATS
@@ -33,7 +34,7 @@ def test_ids_are_made_of_titles_and_types_and_references_follow():
 
 def test_files_of_dify_keep_nothing_of_dify_and_get_no_issue():
     read = 0
-    for file in CASES:
+    for file in sample(CASES, 4):
         try:
             graph = FORMATS["dify"].load(file)
         except InvalidError:  # cases of what is refused
@@ -42,7 +43,7 @@ def test_files_of_dify_keep_nothing_of_dify_and_get_no_issue():
         clean = FORMATS["operad"].load(FORMATS["operad"].dump(cleaned(graph)), "clean")
         assert not clean.is_imported
         assert {issue.code for issue in check_nodes(clean)} <= {issue.code for issue in check_nodes(graph)}, file.name
-    assert read > 200
+    assert read > amount(50, 200)
 
 
 @pytest.mark.parametrize("target", ["operad", "dify"])

@@ -93,6 +93,7 @@ def test_integrations_of_operad_are_found_by_name():
     assert all(isinstance(each, Integration) for each in integrations())
 
 
+@pytest.mark.slow
 def test_the_module_of_a_command_of_an_integration_can_be_imported_alone():
     code = "import operad.integrations.chat2workflow.commands.pass_rate"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

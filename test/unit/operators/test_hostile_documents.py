@@ -285,6 +285,8 @@ SLOW = {
     *("half a declaration.html", "paragraphs.docx", "tables in tables.docx", "text of megabytes.docx", "cells.xlsx"),
     *("merged cells.xlsx", "styles.xlsx", "a page again and again.epub", "parts.eml", "headers by the million.eml"),
     *("a field of megabytes.csv", "a quote that never ends.csv", "rows.csv"),
+    *("content of gigabytes.pdf", "forms in forms.pdf", "a long paragraph.docx", "options.html"),
+    *("a tag of a million attributes.html", "parts in parts.eml"),
 }
 """Neighbours of other cases, which take a second of computing time."""
 

@@ -12,6 +12,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from amounts import sample
 from answer_forms import parsed
 
 from operad.flows.formats.json_text import read_json
@@ -311,7 +312,7 @@ def test_a_sheet_of_rows_and_cells_without_end_is_refused(of, monkeypatch, rows)
 
 def test_a_document_that_is_nested_too_deep_is_refused(refusal):
     pytest.importorskip("mammoth")
-    data = docx("<w:tbl>" * 20_000 + paragraph("x") + "</w:tbl>" * 20_000)
+    data = docx("<w:tbl>" * 3_000 + paragraph("x") + "</w:tbl>" * 3_000)
     assert refusal("a.docx", data).count("nests its elements too deep to be read") == 2
 
 
@@ -339,7 +340,7 @@ def lying(name, size):
     return packed.getvalue().replace(truth, lie)
 
 
-@pytest.mark.parametrize("name", ["a.docx", "a.xlsx", "a.pptx"])
+@pytest.mark.parametrize("name", sample(["a.docx", "a.xlsx", "a.pptx"], 3))
 def test_a_document_whose_directory_understates_its_parts_fills_the_memory_of_its_reader_alone(name):
     pytest.importorskip("markitdown")
     parts = {"a.docx": "word/document.xml", "a.xlsx": "[Content_Types].xml", "a.pptx": "[Content_Types].xml"}

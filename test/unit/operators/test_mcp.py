@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import pytest
+from amounts import sample
 from forked import ForkServer
 from mcp.server.mcpserver import MCPServer
 from mcp_servers import served
@@ -253,7 +254,7 @@ def read(config: dict[str, Any]) -> Any:
     return TypeAdapter[Any](McpServer).validate_python(config)
 
 
-@pytest.mark.parametrize(("cwd", "seen"), [(None, ""), ("inner", "inner")])
+@pytest.mark.parametrize(("cwd", "seen"), sample([("inner", "inner"), (None, "")], 2))
 async def test_in_a_yaml_file_the_program_and_its_folder_are_seen_from_the_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cwd: str | None, seen: str
 ):

@@ -410,6 +410,7 @@ print(cache_key(operator(), job(), MonoModelReasoner(Model(name="m")), FULL, {"z
 """
 
 
+@pytest.mark.slow
 def test_the_same_content_has_the_same_key_in_every_process():
     processes = [python(KEY, str(Path(__file__).parent), PYTHONHASHSEED=seed) for seed in ("0", "1")]
     one, other = (process.communicate()[0] for process in processes)

@@ -165,7 +165,7 @@ LINES = st.lists(
 ).map("\n".join)
 
 
-@settings(max_examples=amount(25, 100))
+@settings(max_examples=amount(10, 100))
 @given(LINES, st.booleans())
 def test_whatever_the_text_pieces_fit_are_not_empty_and_stand_where_they_say(text, headings):
     lines = re.split(r"\r\n?|\n", text)

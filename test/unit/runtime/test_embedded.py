@@ -43,6 +43,7 @@ async def test_a_choice_can_begin_with_any_character():
     assert json.loads(completion.text)["sign"] in {"🜚 gold", "🜛 silver"}
 
 
+@pytest.mark.slow
 async def test_the_same_question_has_the_same_answer_whatever_else_is_asked():
     model = EmbeddedModel()
     asked = [[Message.user(f"Name a fruit with the letter {letter}.")] for letter in "ABA"]
@@ -93,6 +94,7 @@ async def test_the_port_of_its_library_answers_nobody():
     assert refused.value.code == 401
 
 
+@pytest.mark.slow
 async def test_the_event_loop_goes_on_during_a_call():
     turns = 0
 
@@ -108,6 +110,7 @@ async def test_the_event_loop_goes_on_during_a_call():
     assert turns > 1000  # some 20 pieces arrive
 
 
+@pytest.mark.slow
 async def test_a_prompt_is_not_read_further_after_its_call_was_stopped():
     long = "first " * 700
     with pytest.raises(ModelError, match=r"took longer than 0\.5 s in all, and the call was stopped"):
@@ -133,6 +136,7 @@ async def test_weights_are_checked_by_their_hash():
         await EmbeddedModel.of(default_weights(), sha256="0" * 64).complete(HELLO)
 
 
+@pytest.mark.slow
 async def test_weights_that_are_loaded_already_are_checked_too_and_once_per_hash(monkeypatch):
     hashed = []
 
@@ -217,9 +221,10 @@ except KeyboardInterrupt:
     "prompt",
     [
         pytest.param("Tell a long story.", id="writing"),
-        pytest.param("word " * 5000, id="reading", marks=pytest.mark.slow),
+        pytest.param("word " * 5000, id="reading"),
     ],
 )
+@pytest.mark.slow
 def test_ctrl_c_ends_the_process_at_once_and_nothing_is_printed(prompt):
     script = INTERRUPTED.replace("PROMPT", repr(prompt))
     command = [sys.executable, "-c", script]

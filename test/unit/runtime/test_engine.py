@@ -14,6 +14,7 @@ from contextlib import suppress
 from contextvars import ContextVar
 
 import pytest
+from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -94,7 +95,7 @@ async def test_nothing_to_run_is_done_at_once() -> None:
     await run(Plan({}), step)
 
 
-@settings(max_examples=60)
+@settings(max_examples=amount(20, 60))
 @given(st.data())
 async def test_every_step_runs_once_after_those_before_it(data: st.DataObject) -> None:
     size = data.draw(st.integers(1, 15))

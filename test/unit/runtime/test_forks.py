@@ -152,6 +152,7 @@ def printed(code):
     return sorted(done.stdout.splitlines())
 
 
+@pytest.mark.slow
 def test_the_embedded_model_that_was_called_before_a_fork_is_called_by_a_child_which_ends():
     """Threads of the library stay with the parent; a child that waited for them would never end."""
     pytest.importorskip("xllamacpp")

@@ -43,7 +43,8 @@ class Hanging:
 
 
 @pytest.fixture
-def hanging():
+def hanging(monkeypatch):
+    monkeypatch.setattr(function_threads, "IDLE_SECONDS", 0.05)  # its threads are waited for
     function = Hanging()
     yield function
     function.end()

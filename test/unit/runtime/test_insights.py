@@ -954,6 +954,7 @@ print(workflow.execute(Job(goal="g"), reasoner).status.value)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="limits of files are a matter of Unix")
+@pytest.mark.slow
 def test_a_disk_that_is_full_stops_no_run(tmp_path, forked):
     ended = forked.run([sys.executable, "-c", FULL, str(tmp_path / "i")])
     assert (ended.returncode, ended.stdout) == (0, "SUCCESS\n")

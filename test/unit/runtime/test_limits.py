@@ -4,6 +4,7 @@ import threading
 from collections import Counter
 
 import pytest
+from amounts import amount
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -79,7 +80,7 @@ def test_all_limits_hold_together():
     assert run(limits, 6, seconds=5, tokens=40) == [0, 0, 5, 60, 60, 65]
 
 
-@settings(max_examples=40)
+@settings(max_examples=amount(15, 40))
 @given(
     limit=st.integers(1, 4),
     concurrency=st.integers(1, 4),

@@ -89,6 +89,7 @@ async def run_many(workflow, reasoner, runs):
     return Counter(message.status for message in messages)
 
 
+@pytest.mark.slow
 def test_all_of_many_runs_end_though_calls_are_refused_and_hang():
     moody, heard = Moody(), Counter[type[Event]]()
     limits = Limits(concurrency=20)

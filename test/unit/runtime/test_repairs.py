@@ -192,6 +192,7 @@ def test_a_conversation_that_is_too_long_to_go_on_begins_afresh() -> None:
     assert "argon" in endpoint.requests[2]["messages"][-1]["content"]
 
 
+@pytest.mark.slow
 def test_an_evaluator_whose_prompt_is_too_long_is_shown_less_and_says_so() -> None:
     heard: list[events.Event] = []
     draft, answer = Operator("Draft.", id="draft"), Operator("Answer.", id="answer")

@@ -18,6 +18,7 @@ from typing import Annotated, Any, Generic, Literal, NamedTuple, TypeVar
 from zoneinfo import ZoneInfo
 
 import pytest
+from amounts import amount, sample
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from pydantic import (
@@ -365,8 +366,10 @@ def same(one: Any, other: Any) -> bool:
     return type(one) is type(other) and (one == other or one != one)
 
 
-@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
-@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize(
+    ("name", "way"),
+    sample([pytest.param(name, way, id=f"{name}-{way.__name__}") for name in EXACT for way in WAYS], 5),
+)
 def test_the_next_function_gets_what_a_function_returned(name: str, way: Any, tmp_path: Path):
     kind, value = EXACT[name]
     got: list[Any] = []
@@ -622,7 +625,7 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount(12, 60), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(value=JSON)
 @pytest.mark.parametrize("way", [in_memory, cached, nested], ids=lambda way: way.__name__)
 def test_every_json_value_arrives_as_itself(way: Any, value: Any, tmp_path: Path):
@@ -631,7 +634,7 @@ def test_every_json_value_arrives_as_itself(way: Any, value: Any, tmp_path: Path
     assert all(repr(each) == repr(value) for each in got)
 
 
-@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=amount(4, 12), deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(values=st.lists(JSON, min_size=1, max_size=4))
 def test_every_json_value_survives_a_durable_run_and_a_map(values: Any, tmp_path_factory: pytest.TempPathFactory):
     got: list[Any] = []

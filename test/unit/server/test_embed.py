@@ -396,6 +396,7 @@ async def test_a_run_in_memory_cannot_be_restarted():
         assert (await http.post("/view/runs/s/data/restart", json={"operator": "greet"})).status_code == 409
 
 
+@pytest.mark.slow
 async def test_a_run_continues_on_its_page_with_another_output_or_with_other_inputs(tmp_path, chromium):
     @operator
     def fetch(numbers: list[int], more: int) -> list[int]:

@@ -260,7 +260,7 @@ operations = st.one_of(
 )
 
 
-@settings(max_examples=amount(40, 150))
+@settings(max_examples=amount(15, 150))
 @given(st.lists(operations, max_size=6))
 def test_whatever_is_done_names_only_what_there_is(wanted):
     file = ExpertFile(DESK)

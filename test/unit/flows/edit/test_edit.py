@@ -584,7 +584,7 @@ TEXTS = st.sampled_from([*DONE, *REFUSED, "remove_node 6", "add_node 9 end", "co
 
 
 @settings(
-    max_examples=amount(50, 150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
+    max_examples=amount(15, 150), suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow]
 )
 @given(texts=st.lists(TEXTS, max_size=6))
 def test_a_batch_is_done_as_a_whole_or_not_at_all(graph, texts):

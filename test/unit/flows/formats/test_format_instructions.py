@@ -64,7 +64,7 @@ def test_a_workflow_without_them_is_written_as_before(name):
 
 @given(st.lists(TEXTS, max_size=4).map(tuple))
 @example(("\ud83d\ude00"[:1],))
-@settings(max_examples=amount(25, 60))
+@settings(max_examples=amount(10, 60))
 def test_any_texts_come_back_through_all_of_them(instructions):
     graph = replace(GRAPH, instructions=instructions)
     whole = not any("\ud800" <= each <= "\udfff" for text in instructions for each in text)

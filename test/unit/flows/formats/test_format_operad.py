@@ -209,7 +209,7 @@ GRAPHS = st.builds(NodeGraph, st.lists(NODES, max_size=6), st.lists(EDGES, max_s
 
 
 @given(GRAPHS)
-@settings(max_examples=amount(40, 80))
+@settings(max_examples=amount(15, 80))
 def test_any_graph_comes_back_the_same(graph):
     assert load(dump(graph), "other") == graph
     assert losses(graph) == []

@@ -116,7 +116,7 @@ values = st.recursive(
 roots = st.dictionaries(keys, values, min_size=1, max_size=5)
 
 
-@settings(max_examples=amount(60, 120))
+@settings(max_examples=amount(20, 120))
 @given(roots, roots, st.data())
 def test_any_values_become_any_others(before, after, data):
     text = serialized(value_node(before))
@@ -124,7 +124,7 @@ def test_any_values_become_any_others(before, after, data):
     assert values_of(edited(text, mixed)) == mixed
 
 
-@settings(max_examples=amount(60, 120))
+@settings(max_examples=amount(20, 120))
 @given(roots, st.data())
 def test_lists_and_mappings_change_at_any_place(before, data):
     text = serialized(value_node(before))

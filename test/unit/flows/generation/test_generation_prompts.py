@@ -67,6 +67,7 @@ def large(count, text):
     return NodeGraph(nodes, [Edge(str(n), str(n + 1)) for n in range(1, count)])
 
 
+@pytest.mark.slow
 def test_a_large_workflow_with_long_texts_keeps_the_budget_and_all_its_ids():
     mend = mend_parts(large(60, "Say it at length. " * 1_000))
     assert tokens(mend) <= prompts.FIX_TOKENS

@@ -185,7 +185,7 @@ def test_where_no_workflow_can_be_read_the_text_stays_the_same_the_second_time()
         assert repair(result.text).text == result.text
 
 
-@settings(max_examples=amount(25, 100))
+@settings(max_examples=amount(10, 100))
 @given(st.lists(odd_nodes | odd, max_size=6), st.lists(odd_edges, max_size=6))
 def test_whatever_is_given_it_ends_once_and_for_all(nodes, edges):
     result = repair(json.dumps({"nodes_info": nodes, "edges": edges}))

@@ -330,6 +330,7 @@ def test_rates_are_of_runs_and_of_these_the_mean():
 # What was recorded
 
 
+@pytest.mark.slow
 def test_verdicts_are_those_that_were_recorded(shared_data):
     folder = shared_data / "chat2workflow"
     data = read_dataset(folder / "dataset")

@@ -169,6 +169,7 @@ def test_what_has_no_format_is_at_fault_everywhere_and_says_why(content, reason)
     assert reason in str(found.issues[0])
 
 
+@pytest.mark.slow
 def test_a_large_workflow_is_judged_and_its_issues_are_cut_as_json():
     lines = [f"IMAGE_{n} = Draw(text='a', no{n}=1)" for n in range(5_000)]
     found = score("\n".join(lines), CLASSES)
@@ -380,6 +381,7 @@ def bench(monkeypatch):
     return import_module("bench_comfyflow")
 
 
+@pytest.mark.slow
 def test_each_fault_in_real_workflows_is_noticed_by_its_metrics_and_no_other(shared_data, bench):
     definitions = bench.classes_of(shared_data)
     cases = list(bench.cases(shared_data, 1, definitions))
@@ -391,6 +393,7 @@ def test_each_fault_in_real_workflows_is_noticed_by_its_metrics_and_no_other(sha
     assert [each for each in found if each.unnoticed or each.wrongly] == []
 
 
+@pytest.mark.slow
 def test_connectivity_and_ends_are_as_networkx_finds_them(shared_data, bench):
     definitions = bench.classes_of(shared_data)
     for case in bench.cases(shared_data, 1, definitions):

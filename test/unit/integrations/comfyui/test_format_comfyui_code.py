@@ -141,7 +141,7 @@ def prompts(draw):
     return found
 
 
-@settings(max_examples=amount(25, 100))
+@settings(max_examples=amount(10, 100))
 @given(prompts())
 def test_any_graph_comes_back_from_its_code(prompt):
     if {"nodes", "links"} & prompt.keys():

@@ -513,7 +513,7 @@ def test_mutated_workflows_are_read_or_refused_and_come_back():
     for node_type in NODE_TYPES.values():
         node = NodeSpec("2", node_type.type, dict(node_type.example))
         flows.append(flow_of(dump(NodeGraph([START, node, END], [Edge("1", "2"), Edge("2", "9")]))))
-    for turn in range(amount(100, 200)):
+    for turn in range(amount(60, 200)):
         flow = mutated(flows[turn % len(flows)], rng, rng.choice([0.005, 0.02, 0.05]))
         try:
             graph = load(archive_of(flow))

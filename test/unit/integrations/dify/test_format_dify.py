@@ -669,7 +669,7 @@ def _spots(value, found):
 def test_files_with_values_swapped(path):
     rng = random.Random(path.name)  # noqa: S311
     original = values(path.read_bytes())
-    refused, tries = 0, amount(10, 20)
+    refused, tries = 0, amount(4, 20)
     for _ in range(tries):
         root = copy.deepcopy(original)
         for _ in range(rng.randint(1, 4)):
@@ -720,7 +720,7 @@ def test_parameters_that_are_not_right_are_written_and_read_back():
     for kind in [*NODE_TYPES, "other"]:
         if kind == "conversation":
             continue
-        for _ in range(amount(3, 8)):
+        for _ in range(amount(1, 8)):
             params = {
                 name: copy.deepcopy(rng.choice(NASTY))
                 for name in ("variables", "cases", "user", "operator", "outputs", "url", "x")

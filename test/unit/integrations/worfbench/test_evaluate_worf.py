@@ -189,6 +189,7 @@ def test_names_of_files_are_drawn_as_they_are(worf, write, tmp_path, name):
     assert sorted(file.suffix for file in tmp_path.iterdir()) == [".json", ".svg"]
 
 
+@pytest.mark.slow
 def test_sentences_are_compared_by_their_meaning(worf, write):
     write("gold.json", conversation("Node:\n1: Boil the water.\n2: Add the tea.\nEdge: (1,2)"))
     write("answers.json", conversation("Node:\n1: Heat the water until it boils.\n2: Put the tea in.\nEdge: (1,2)"))

@@ -54,7 +54,7 @@ def hundredths(table: Table) -> list[list[float]]:
 
 def test_matchings_and_their_ties_are_those_found_by_trying_all():
     draw = seeded(1)
-    for _ in range(amount(100, 600)):
+    for _ in range(amount(40, 600)):
         weights = draw.choice(WEIGHTS)
         width = draw.randrange(1, 6)
         table = [[draw.choice(weights) for _ in range(width)] for _ in range(draw.randrange(5))]

@@ -760,7 +760,7 @@ def nodes(draw):
 
 EDGE = st.tuples(IDS, st.integers(-1, 3), IDS).map(list)
 QUIET = settings(
-    max_examples=amount(40, 80),
+    max_examples=amount(15, 80),
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )
 
@@ -874,7 +874,7 @@ def test_the_types_of_the_format_are_twenty():
 def test_near_names_of_many_bad_references_are_looked_for_in_bounded_work(monkeypatch):
     compared = []
     monkeypatch.setattr(near_names, "near_name", lambda name, known: compared.append(len(list(known))) or "")
-    count = 2_000
+    count = amount(500, 2_000)
     nodes = [
         NodeSpec(f"n{number}", "llm", {"system": "", "user": f"{{{{#m{number}.text#}}}}"}) for number in range(count)
     ]

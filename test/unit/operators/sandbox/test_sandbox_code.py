@@ -6,6 +6,7 @@ from dataclasses import replace
 from urllib import parse
 
 import pytest
+from amounts import amount, sample
 
 from operad.operators.sandbox.code import (
     MODULES,
@@ -442,7 +443,7 @@ PLAUSIBLE = [
 
 def test_of_the_recorded_snippets_each_runs_or_says_why_not(shared_data):
     total = unreadable = lacking = ran = 0
-    for code in recorded_code(shared_data):
+    for code in sample(recorded_code(shared_data), 6):
         total += 1
         issues = check_code(code)
         lacking += any(issue.code == "import" for issue in issues)
@@ -459,8 +460,8 @@ def test_of_the_recorded_snippets_each_runs_or_says_why_not(shared_data):
                 continue
             ran += 1
             break
-    assert (total, unreadable, lacking) == (366, 17, 36)
-    assert ran >= 270
+    assert (total, unreadable, lacking) == (amount(61, 366), amount(2, 17), amount(5, 36))
+    assert ran >= amount(45, 270)
 
 
 def recorded_code(folder):

@@ -161,6 +161,7 @@ async def test_an_async_main_runs():
     assert await call_code(code, {}, NAMED) == {"r": 1}
 
 
+@pytest.mark.slow
 async def test_files_that_fill_the_disk_end_it():
     written = "for number in range(1000):\n    open(str(number), 'wb').write(bytes(60_000_000))"
     assert "more than 268,435,456 bytes" in await failure(snippet(written))

@@ -287,6 +287,7 @@ def test_a_template_that_grows_past_all_bounds_ends_in_an_error(template, limit)
         "{{ deep | tojson(indent=16) }}",
     ],
 )
+@pytest.mark.slow
 def test_an_indentation_is_charged_before_it_is_made(template):
     tracemalloc.start()
     try:

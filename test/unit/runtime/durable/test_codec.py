@@ -60,13 +60,13 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=amount(100, 300))
+@settings(max_examples=amount(30, 300))
 @given(VALUES)
 def test_values_come_back_as_they_were(value):
     assert repr(again(value)) == repr(value)
 
 
-@settings(max_examples=amount(50, 100))
+@settings(max_examples=amount(20, 100))
 @given(st.dictionaries(TEXTS, VALUES, max_size=3), TEXTS, st.none() | st.tuples(TEXTS))
 def test_messages_come_back_as_they_were(outputs, text, ports):
     part = WorkflowMessage(scratchpad=text, operator_id=text, usage=USAGE)
@@ -585,7 +585,7 @@ def test_what_is_set_on_an_error_that_is_read_replaces_nothing_of_it():
     assert (type(read), str(read), read.args, read.__cause__) == (ValueError, "t", ("t",), None)
 
 
-@settings(max_examples=amount(100, 300))
+@settings(max_examples=amount(30, 300))
 @given(
     st.recursive(
         SCALARS.filter(lambda each: not isinstance(each, bytes)),

@@ -185,6 +185,7 @@ def kept(path):
 
 @pytest.mark.skipif(sys.platform != "linux", reason="root of other systems obeys no permissions")
 @pytest.mark.parametrize("mode", [0o444, 0o644])
+@pytest.mark.slow
 def test_a_file_in_a_folder_that_cannot_be_written_can_be_inspected(tmp_path, mode):
     path = kept(tmp_path / "runs.sqlite")
     path.chmod(mode)

@@ -5,13 +5,14 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
+from amounts import amount
 
 from operad import Job, Workflow, operator
 from operad.runtime import InputError
 from operad.runtime.durable import threads
 from operad.runtime.durable.ledger import Ledger
 
-MANY = 40
+MANY = amount(8, 40)
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])

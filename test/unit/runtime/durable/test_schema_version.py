@@ -7,6 +7,7 @@ from contextlib import closing
 import pytest
 import sqlalchemy
 import stored_runs
+from amounts import sample
 from forked import OPERAD_COMMAND
 
 from operad.runtime import InputError
@@ -67,8 +68,17 @@ REFUSED = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("change_", "said", "remedy"), REFUSED)
-@pytest.mark.parametrize("command", [["list"], ["show", "finished"], ["resume", "finished"], ["delete", "finished"]])
+@pytest.mark.parametrize(
+    ("command", "change_", "said", "remedy"),
+    sample(
+        [
+            (command, *refused)
+            for command in (["list"], ["show", "finished"], ["resume", "finished"], ["delete", "finished"])
+            for refused in REFUSED
+        ],
+        4,
+    ),
+)
 def test_a_file_of_another_version_is_refused_in_one_line(stored, command, change_, said, remedy, forked):
     change(stored, change_)
     done = forked.run([*OPERAD_COMMAND, "runs", *command, "--db", str(stored)])

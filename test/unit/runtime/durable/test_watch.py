@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import pytest
 import stored_runs
+from amounts import sample
 
 from operad.runtime import BuiltinWorkflow, Job
 from operad.runtime.durable import Ledger
@@ -144,7 +145,7 @@ async def test_a_process_whose_clock_is_an_hour_ahead_takes_nothing_from_who_liv
     ledger.close()
 
 
-@pytest.mark.parametrize("beat", ["beat + 1e9", "beat - 1e9", "0"])
+@pytest.mark.parametrize("beat", sample(["beat + 1e9", "beat - 1e9", "0"], 3))
 def test_who_is_dead_elsewhere_is_known_to_be_though_its_clock_was_wrong(tmp_path, beat, forked):
     path, ran = tmp_path / "runs.sqlite", []
     assert forked.run([sys.executable, "-c", DIES, stored_runs.__file__, path]).returncode == 9

@@ -242,6 +242,7 @@ def test_branches_that_the_run_did_not_take_are_skipped_before_the_judge():
 # Results that are kept
 
 
+@pytest.mark.slow
 def test_two_hundred_cases_that_are_cancelled_in_the_middle_continue_where_they_ended(tmp_path):
     flow = Workflow(Operator("Answer.", id="answer"), name="many")
     cases = [Case(f"case {number}", job=f"question {number}", expected="Yes.") for number in range(200)]

@@ -7,6 +7,7 @@ import struct
 from contextlib import asynccontextmanager
 
 import pytest
+from amounts import sample
 from serving import HELLO, Code, offered, served
 
 from operad.runtime import events
@@ -81,14 +82,21 @@ async def run_of(here):
     return here.serving.runs.listed()[0]
 
 
-@pytest.mark.parametrize("how", ["close", "reset", "half-close"])
 @pytest.mark.parametrize(
-    ("path", "body"),
-    [("/v1/chat/completions", CHAT), ("/v1/responses", RESPONSE), ("/v1/responses", {**RESPONSE, "store": False})],
-)
-@pytest.mark.parametrize(
-    ("stream", "moment"),
-    [(False, "begun"), (False, "working"), (True, "begun"), (True, "first bytes"), (True, "working")],
+    ("how", "path", "body", "stream", "moment"),
+    sample(
+        [
+            (how, *asked, *at)
+            for how in ("close", "reset", "half-close")
+            for asked in (
+                ("/v1/chat/completions", CHAT),
+                ("/v1/responses", RESPONSE),
+                ("/v1/responses", {**RESPONSE, "store": False}),
+            )
+            for at in ((False, "begun"), (False, "working"), (True, "begun"), (True, "first bytes"), (True, "working"))
+        ],
+        4,
+    ),
 )
 async def test_a_client_that_leaves_at_any_moment_ends_its_run(stream, path, body, moment, how):
     hang = Hang()

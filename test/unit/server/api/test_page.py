@@ -2,6 +2,7 @@
 
 import re
 
+import pytest
 from serving import Code, offered, opened, order, served, words
 from studio_page import AXE, SERIOUS
 
@@ -45,6 +46,7 @@ async def test_a_conversation_is_remembered_and_text_is_shown_as_text(chromium):
             await shown(tab, "Anew.", "<b onclick=alert(1)>1</b>\nline")
 
 
+@pytest.mark.slow
 async def test_an_answer_is_formatted_and_axe_finds_no_serious_fault(chromium):
     with ScriptedModel(
         [Say("# Figs\n\n- one\n- **two** <img src=x onerror=alert(1)> [go](https://example.org)")]
@@ -68,6 +70,7 @@ async def test_an_answer_is_formatted_and_axe_finds_no_serious_fault(chromium):
                         assert await tab.evaluate(SERIOUS) == []
 
 
+@pytest.mark.slow
 async def test_a_key_is_asked_for_where_one_is_needed(chromium):
     async with served(offered(Code(order)), keys=[KEY]) as here, opened(here.url, chromium) as tab:
         await shown(tab, "the key is missing; send it as: Authorization: Bearer KEY")
@@ -81,6 +84,7 @@ async def test_a_key_is_asked_for_where_one_is_needed(chromium):
         await shown(tab, re.compile("^Order"), "olives: ordered", of=".assistant")
 
 
+@pytest.mark.slow
 async def test_what_fails_or_is_stopped_is_said_and_the_message_can_be_sent_again(chromium):
     steps = iter([Fail(400, "no"), Hang(), Say("Yes.")])
     with ScriptedModel(lambda request: next(steps)) as model:

@@ -195,13 +195,11 @@ def test_a_server_without_a_database_fires_at_each_time():
         begin = at("2026-10-24T12:00")
         server = Server(lambda: begin + loop.time())
         firing = asyncio.ensure_future(server.schedules.fire_until_end())
-        await asyncio.sleep(3 * 86_400)
+        await asyncio.sleep(2 * 86_400)
         firing.cancel()
         return server.goals
 
-    assert run_on_fake_clock(main()) == [
-        f"Write the digest schedule 2026-10-{day}T07:00:00+01:00" for day in (25, 26, 27)
-    ]
+    assert run_on_fake_clock(main()) == [f"Write the digest schedule 2026-10-{day}T07:00:00+01:00" for day in (25, 26)]
 
 
 FILE = """

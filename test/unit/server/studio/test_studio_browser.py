@@ -31,6 +31,7 @@ def new(page):
     page.drawn()
 
 
+@pytest.mark.slow
 def test_a_workflow_of_five_nodes_is_drawn_by_mouse(page):
     page = page()
     new(page)
@@ -66,6 +67,7 @@ def test_a_workflow_of_five_nodes_is_drawn_by_keyboard_alone(page):
     assert page.edges() == [("1", 0, "2"), ("1", 0, "4"), ("2", 0, "3"), ("4", 0, "3"), ("4", 0, "5")]
 
 
+@pytest.mark.slow
 def test_enter_opens_the_form_and_escape_goes_back_to_the_canvas(page, five):
     page = page()
     page.open(five)
@@ -97,6 +99,7 @@ def test_a_prompt_is_written_and_run_by_keyboard_alone(page, five):
     assert "said: <rain>" in page.tab.locator(".result .values").inner_text()
 
 
+@pytest.mark.slow
 def test_a_wrong_edge_is_refused_with_the_reason(page, five):
     page = page()
     page.open(five)
@@ -150,6 +153,7 @@ def test_the_form_changes_a_parameter_and_shows_its_issue(page, five):
     assert "missing" in page.tab.locator(".issues").inner_text()
 
 
+@pytest.mark.slow
 def test_a_variable_is_completed_while_it_is_typed(page, five):
     page = page()
     page.open(five)
@@ -176,6 +180,7 @@ def test_a_renamed_variable_is_followed_by_what_reads_it(page, five):
     assert page.document()["issues"] == []
 
 
+@pytest.mark.slow
 def test_nodes_are_copied_with_what_they_read_of_each_other(page, five):
     page = page()
     page.open(five)
@@ -267,6 +272,7 @@ nodes:
 """
 
 
+@pytest.mark.slow
 def test_nodes_are_grouped_into_a_container_and_only_what_belongs_there_is_offered(page, site):
     """Grouping is one step; what came after the nodes reads the container."""
     (site[1] / "words.yaml").write_text(WORDS)
@@ -304,6 +310,7 @@ def test_nodes_are_grouped_into_a_container_and_only_what_belongs_there_is_offer
     page.tab.locator(".toast", has_text="Start cannot be inside of a container.").wait_for()
 
 
+@pytest.mark.slow
 def test_the_instruction_of_an_expert_is_changed_in_its_form(page, site):
     file = site[1] / "experts.yaml"
     file.write_text(EXPERTS)
@@ -384,6 +391,7 @@ experts:
 """
 
 
+@pytest.mark.slow
 def test_operators_of_experts_are_added_connected_and_removed_on_the_canvas(page, site):
     """By mouse and by keyboard; each change is a step that can be undone, and the file keeps all else."""
     file = site[1] / "clerk.yaml"

@@ -791,6 +791,7 @@ async def test_a_browser_shows_the_page_and_asks_nobody_else(file_page, chromium
     assert asked == {urlsplit(url).netloc}
 
 
+@pytest.mark.slow
 async def test_runs_are_listed_filtered_and_sorted_in_a_browser(open_page, chromium):
     from playwright.async_api import async_playwright
 

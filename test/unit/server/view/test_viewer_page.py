@@ -152,6 +152,7 @@ def test_the_graph_shows_every_operator_with_its_state(brief):
     assert "20 model calls" in brief.locator("#totals").inner_text()
 
 
+@pytest.mark.slow
 def test_operators_stand_below_what_they_wait_for(brief):
     top = {
         name: card(brief, name).bounding_box()["y"] for name in ("plan", "search the web", "outline", "write", "editor")
@@ -159,6 +160,7 @@ def test_operators_stand_below_what_they_wait_for(brief):
     assert sorted(top, key=lambda name: top[name]) == ["plan", "search the web", "outline", "write", "editor"]
 
 
+@pytest.mark.slow
 def test_the_critical_path_is_marked_in_words_too(brief):
     critical = brief.locator(".card.critical").evaluate_all("all => all.map(e => e.ariaLabel)")
     assert all(label.endswith("on the critical path") for label in critical)
@@ -166,6 +168,7 @@ def test_the_critical_path_is_marked_in_words_too(brief):
     assert brief.locator("#panel .critical-path li").first.inner_text().startswith("plan")
 
 
+@pytest.mark.slow
 def test_the_critical_path_is_drawn_through_its_operators_alone(brief):
     """Of both edges to `answer`, the one through `translate`, for which it waited."""
     assert brief.evaluate("document.querySelectorAll('.lines path.critical').length") == 6
@@ -173,6 +176,7 @@ def test_the_critical_path_is_drawn_through_its_operators_alone(brief):
     until(brief, "document.querySelectorAll('.lines path.critical').length === 1")
 
 
+@pytest.mark.slow
 def test_the_operator_that_the_last_verdict_blamed_is_marked(brief):
     assert brief.locator(".card.blamed .name").all_inner_texts() == ["write"]
     assert card(brief, "write").locator(".how").inner_text() == "1.25 s · blamed"
@@ -180,6 +184,7 @@ def test_the_operator_that_the_last_verdict_blamed_is_marked(brief):
     assert brief.locator(".card.blamed").count() == 0
 
 
+@pytest.mark.slow
 def test_edges_and_cards_say_their_names_in_full(brief):
     names = brief.locator(".port").all_inner_texts()
     assert sorted(names) == ["complaint", "market", "market", "market"]
@@ -189,6 +194,7 @@ def test_edges_and_cards_say_their_names_in_full(brief):
     assert card(brief, "prices").locator(".how").inner_text() == "5.70 s · 3 attempts"
 
 
+@pytest.mark.slow
 def test_the_items_of_a_map_are_listed_once_with_what_they_were_given(brief):
     card(brief, "countries").click()
     rows = section(brief, "Items").locator("tbody tr")
@@ -202,6 +208,7 @@ def test_the_items_of_a_map_are_listed_once_with_what_they_were_given(brief):
     assert "France" in section(brief, "Input").inner_text()
 
 
+@pytest.mark.slow
 def test_markdown_is_formatted_and_can_be_read_as_text(brief):
     output = section(brief, "Output")
     output.wait_for()
@@ -216,6 +223,7 @@ def test_markdown_is_formatted_and_can_be_read_as_text(brief):
     assert "| Germany | 193,000 | **−46%** |" in output.inner_text()
 
 
+@pytest.mark.slow
 def test_a_workflow_and_a_map_unfold_and_fold(brief):
     brief.get_by_role("button", name="Unfold legal review").click()
     assert {"sources", "claims", "counsel"} <= {label[0] for label in labels(brief)}
@@ -245,6 +253,7 @@ def test_a_panel_shows_all_that_an_operator_was_told_and_said(brief):
     assert "The market for heat pumps grew." in section(brief, "Output").inner_text()
 
 
+@pytest.mark.slow
 def test_tools_attempts_and_questions_are_shown(brief):
     card(brief, "search the web").click()
     brief.wait_for_selector("#panel h2:has-text('search the web')")
@@ -262,6 +271,7 @@ def test_tools_attempts_and_questions_are_shown(brief):
     assert "answered after 4.00 s" in brief.locator("#panel .question").inner_text()
 
 
+@pytest.mark.slow
 def test_an_error_is_told_with_where_it_came_from(opened, runs):
     tab = opened(report(Trace.of(runs("failing"))))
     assert labels(tab) == [
@@ -276,12 +286,14 @@ def test_an_error_is_told_with_where_it_came_from(opened, runs):
     assert "it is cut off; send the file again" in section(tab, "Error").inner_text()
 
 
+@pytest.mark.slow
 def test_a_run_that_was_cut_off_says_so(opened, runs):
     tab = opened(report(Trace.of(runs("brief")[:100])))
     assert "unfinished" in tab.locator("#state").inner_text()
     assert "The file ends before the run does" in tab.locator("#alert").inner_text()
 
 
+@pytest.mark.slow
 def test_the_rounds_stand_side_by_side_with_what_the_lesson_changed(brief):
     brief.get_by_role("tab", name="Rounds").click()
     brief.wait_for_selector("#rounds table")
@@ -350,6 +362,7 @@ def repaired(quote="total 174.30"):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_faults_have_the_quotes_and_what_runs_again_or_is_kept_is_told_with_the_reason(opened):
     tab = opened(report(Trace.of(repaired())))
     tab.get_by_role("tab", name="Rounds").click()
@@ -366,12 +379,14 @@ def test_faults_have_the_quotes_and_what_runs_again_or_is_kept_is_told_with_the_
     assert "fault it was told" in first.lower()
 
 
+@pytest.mark.slow
 def test_blamed_items_and_inner_operators_mark_the_operators_around_them_and_kept_ones_are_not_waited_for(opened):
     tab = opened(report(Trace.of(repaired())))
     assert sorted(tab.locator(".card.blamed .name").all_inner_texts()) == ["draft", "sums"]
     assert "is-reused" in card(tab, "end").get_attribute("class").split()
 
 
+@pytest.mark.slow
 def test_a_quote_of_a_fault_is_text_and_bounded(opened):
     tab = opened(report(Trace.of(repaired("<img src=x onerror=alert(1)>\u202e" + "x" * 100_000))))
     tab.get_by_role("tab", name="Rounds").click()
@@ -381,6 +396,7 @@ def test_a_quote_of_a_fault_is_text_and_bounded(opened):
     assert len(told) < 3_000
 
 
+@pytest.mark.slow
 def test_the_timeline_unfolds_to_attempts_pauses_and_calls(brief):
     rows = brief.locator("#timeline .row")
     names = rows.locator(".name").all_inner_texts()
@@ -428,6 +444,7 @@ def weather(name=LONG):
     ]  # fmt: skip
 
 
+@pytest.mark.slow
 def test_a_workflow_of_nodes_has_its_inputs_in_place_of_its_name_as_goal(opened):
     tab = opened(report(Trace.of(weather())))
     assert tab.locator("#goal").inner_text() == f"city: Oslo · days: {2**63 + 1}"
@@ -435,6 +452,7 @@ def test_a_workflow_of_nodes_has_its_inputs_in_place_of_its_name_as_goal(opened)
     assert section(tab, "Goal").count() == 0
 
 
+@pytest.mark.slow
 def test_failed_calls_of_tools_are_told_on_card_and_row_also_of_what_is_folded(opened):
     tab = opened(report(Trace.of(weather())))
     assert tab.locator(".card.broke .name").all_inner_texts() == [LONG, "read"]
@@ -448,6 +466,7 @@ def test_failed_calls_of_tools_are_told_on_card_and_row_also_of_what_is_folded(o
 
 
 @pytest.mark.parametrize(("width", "name"), [(1280, LONG), (900, "sort the requests")])
+@pytest.mark.slow
 def test_names_of_usual_length_are_not_cut_off(opened, width, name):
     tab = opened(report(Trace.of(weather(name))), viewport={"width": width, "height": 850})
     cut = """() => [...document.querySelectorAll('.card .name, .card .how, .row .name, #workflow, #panel button.link, #panel h2')]
@@ -455,6 +474,7 @@ def test_names_of_usual_length_are_not_cut_off(opened, width, name):
     assert tab.evaluate(cut) == []
 
 
+@pytest.mark.slow
 def test_the_studio_has_links_to_a_node_and_to_what_it_can_do_with_the_run(opened, live):
     happened = weather()
     server = live(happened[:-1])
@@ -475,6 +495,7 @@ def test_the_studio_has_links_to_a_node_and_to_what_it_can_do_with_the_run(opene
     assert links.all_inner_texts() == ["Open in the studio", "Make a test…"]
 
 
+@pytest.mark.slow
 def test_a_report_has_no_links_to_a_studio(opened):
     assert opened(report(Trace.of(weather()))).locator("#panel .actions").count() == 0
 
@@ -501,6 +522,7 @@ def test_the_slider_replays_the_run(brief):
     brief.wait_for_selector("#panel .facts :text('model call')")
 
 
+@pytest.mark.slow
 def test_playing_comes_to_the_end(brief):
     brief.locator("#speed").select_option("100")
     brief.locator("#play").click()
@@ -530,6 +552,7 @@ def test_search_finds_names_and_what_was_said(brief):
     brief.wait_for_selector("#found :text('0 places found')")
 
 
+@pytest.mark.slow
 def test_search_finds_large_numbers(opened, runs):
     events = [*runs("brief")]
     called = next(at for at, event in enumerate(events) if type(event).__name__ == "ToolCalled")
@@ -540,6 +563,7 @@ def test_search_finds_large_numbers(opened, runs):
     assert str(2**63 + 1) in tab.locator("#found .snippet").first.inner_text()
 
 
+@pytest.mark.slow
 def test_all_can_be_done_by_keyboard(brief):
     card(brief, "plan").focus()
     brief.keyboard.press("ArrowDown")
@@ -643,6 +667,7 @@ def test_axe_finds_no_serious_fault(opened, runs, scheme):
     assert faults_of(phone) == []
 
 
+@pytest.mark.slow
 def test_the_theme_can_be_changed(brief):
     back = "getComputedStyle(document.body).backgroundColor"
     before = brief.evaluate(back)
@@ -672,6 +697,7 @@ def test_a_phone_shows_one_thing_at_a_time_and_never_scrolls_sideways(opened, ru
 # Hostile runs
 
 
+@pytest.mark.slow
 def test_what_models_and_names_say_is_text_whatever_it_says(opened, runs):
     events = runs("hostile")
     for width in (1400, 390):
@@ -732,6 +758,7 @@ def test_markdown_has_no_power_and_takes_no_time(opened):
     assert "\u202e" not in tab.evaluate("document.body.innerText")
 
 
+@pytest.mark.slow
 def test_a_long_text_is_folded(opened, runs):
     tab = opened(report(Trace.of(runs("hostile"))))
     tab.locator(".card").nth(2).click()
@@ -746,6 +773,7 @@ def test_a_long_text_is_folded(opened, runs):
     assert output.inner_text().endswith("</script><script>alert(2)</script>")
 
 
+@pytest.mark.slow
 def test_a_report_holds_what_any_text_can_hold(opened, runs):
     text = "".join(map(chr, [*range(0x20), 0x2028, 0x2029, 0xD800, 0xFFFE, 0x1F600])) + "]]></script><!--<script>"
     trace = Trace.of(runs("failing"))
@@ -779,6 +807,7 @@ def test_thousands_of_spans_are_scrolled_through(opened, runs):
     assert tab.locator("#timeline .row .name").last.inner_text() == "item 1000"
 
 
+@pytest.mark.slow
 def test_a_graph_that_is_no_graph_is_drawn_all_the_same(opened, runs):
     trace = Trace.of(runs("failing"))
     told = picture(trace)
@@ -919,6 +948,7 @@ def live():
         each.close()
 
 
+@pytest.mark.slow
 def test_a_live_run_grows_before_the_eyes(opened, live, runs):
     events = runs("brief")
     server = live([])
@@ -1028,6 +1058,7 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
         ({"type": "array"}, {"textarea": ["[12345678901234567890]"]}, [12345678901234567890]),
     ],
 )
+@pytest.mark.slow
 def test_large_numbers_of_an_answer_are_sent_exactly(opened, live, runs, schema, filled, answer):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
@@ -1071,6 +1102,7 @@ def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(opened, 
 
 
 @pytest.mark.parametrize(("button", "answer"), [("Answer", {"size": "M"}), ("decline", "decline")])
+@pytest.mark.slow
 def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(opened, live, runs, button, answer):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
@@ -1086,6 +1118,7 @@ def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(opene
     assert server.posted[0][1]["value"] == answer
 
 
+@pytest.mark.slow
 def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):
     events = [*runs("brief")]
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
@@ -1100,6 +1133,7 @@ def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live
     assert server.posted[0][1]["value"] == {"why": "because"}
 
 
+@pytest.mark.slow
 def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
     events = runs("brief")
     asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
