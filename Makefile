@@ -72,7 +72,7 @@ release-check: $(DEV_READY) # the wheel and the sdist, in empty environments of 
 check: $(DEV_READY)
 	$(BIN)/ruff format --check .
 	$(BIN)/ruff check .
-	$(BIN)/pyright
+	$(BIN)/pyright --threads  # as many as cores: half the time
 	$(BIN)/lint-imports
 	$(BIN)/python docs/make/prose.py
 	$(MAKE) --no-print-directory docs

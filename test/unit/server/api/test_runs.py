@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 import threading
 from contextlib import aclosing
+from typing import Any
 
 import pytest
 from serving import Code, echo, offered
@@ -205,7 +206,11 @@ async def test_runs_of_other_programs_in_the_database_are_not_those_of_the_serve
 
 async def test_runs_belong_to_their_expert_whatever_the_options_they_began_with(tmp_path):
     expert = {"file": "/e.yaml", "expert": "Expert"}
-    sources = [{**expert, "model": "old"}, {**expert, "model": "new"}, {"file": "/e.yaml", "expert": "Expert 2"}]
+    sources: list[Any] = [
+        {**expert, "model": "old"},
+        {**expert, "model": "new"},
+        {"file": "/e.yaml", "expert": "Expert 2"},
+    ]
     ledgers = [Ledger(tmp_path / "runs.sqlite", source=source) for source in sources]
     began, go_on = asyncio.Event(), asyncio.Event()
 
@@ -217,9 +222,9 @@ async def test_runs_belong_to_their_expert_whatever_the_options_they_began_with(
 
     before, after, other = (offered(Code(work)).kept_in(ledger) for ledger in ledgers)
     runs = Runs({"Expert": before}, DEFAULT_BOUNDS)
-    done, _ = await runs.begin(before, job(before), "done")
+    done: Any = (await runs.begin(before, job(before), "done"))[0]
     await done.task
-    cut, _ = await runs.begin(before, job(before, "cut"), "cut")
+    cut: Any = (await runs.begin(before, job(before, "cut"), "cut"))[0]
     await asyncio.wait_for(began.wait(), 30)
     cut.task.cancel()
     await asyncio.wait([cut.task])
@@ -229,10 +234,12 @@ async def test_runs_belong_to_their_expert_whatever_the_options_they_began_with(
     assert (await foreign.stored(10), await foreign.look("done")) == ([], None)
     restarted = Runs({"Expert": after}, DEFAULT_BOUNDS)
     assert {each.run_id for each in await restarted.stored(10)} == {"done", "cut"}
-    assert (await restarted.look("done")).message is not None
+    found: Any = await restarted.look("done")
+    assert found.message is not None
     assert await restarted.take_up() == ["cut"]
-    await (await restarted.find("cut")).task
-    assert (await restarted.find("cut")).shown_state == "finished"
+    found = await restarted.find("cut")
+    await found.task
+    assert found.shown_state == "finished"
     for ledger in ledgers:
         ledger.close()
 
