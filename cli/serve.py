@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 from itertools import product
 from pathlib import Path
@@ -38,6 +39,7 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue, Missin
 from operad.runtime.values.pip import pip_install
 from operad.runtime.values.text import printable
 from operad.server.api.experts import Offer, by_name, leads, offers_of
+from operad.server.api.hooks import Hook, QuestionListener, send_end
 from operad.server.http.addresses import LOOPBACK, is_loopback, read_networks
 from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.http.guard import read_origins
@@ -124,6 +126,9 @@ def serve(
             help="Address that is told of each question of a run, such as a Slack webhook; may name secrets.",
         ),
     ] = None,
+    on_end: Annotated[
+        str | None, typer.Option(metavar="URL", help="Address that is told of the end of each run; may name secrets.")
+    ] = None,
     lossy: Lossy = False,
     grace: Annotated[float, typer.Option(min=0, help="Seconds for runs to finish at the end.")] = 30.0,
     trace: Traced = None,
@@ -186,14 +191,14 @@ def serve(
             print(f"metrics: http://{metrics_host}:{bound_port}/metrics", file=sys.stderr, flush=True)
             listeners.append(metrics)
         if on_question is not None:
-            from operad.server.api.question_hook import QuestionHook
-
-            hook = QuestionHook(on_question, f"{_address(host, sockets[0].getsockname()[1])}/inbox")
-            stack.callback(hook.close)
-            listeners.append(hook)
+            stack.callback((hook := Hook(on_question, "--on-question")).close)
+            listeners.append(QuestionListener(hook, f"{_address(host, sockets[0].getsockname()[1])}/inbox"))
         for offer, listener in product(offers.values(), listeners):
             offer.agent.workflow.add_listener(listener)
-        setting = _Setting(offers, keys, host, bounds, grace, origins, proxies)
+        end_hook = Hook(on_end, "--on-end") if on_end is not None else None
+        if end_hook is not None:
+            stack.callback(end_hook.close)
+        setting = _Setting(offers, keys, host, bounds, grace, origins, proxies, end_hook)
         asyncio.run(_serve(setting, sockets, make_serving, uvicorn, stack.enter_context(ServerLog())))
 
 
@@ -249,6 +254,7 @@ class _Setting:
     grace: float
     origins: Sequence[str]
     proxies: Sequence[str]
+    end_hook: Hook | None
 
     @property
     def hosts(self) -> Sequence[str] | None:
@@ -269,6 +275,8 @@ async def _serve(
     serving = make_serving(
         setting.offers, keys=setting.keys, hosts=setting.hosts, bounds=setting.bounds, origins=setting.origins
     )
+    if setting.end_hook is not None:
+        serving.runs.on_end = partial(send_end, setting.end_hook)
     config = http_config(serving.app, proxies=setting.proxies, timeout_graceful_shutdown=int(_CLOSING_SECONDS))
     server = uvicorn.Server(config)
     server.capture_signals = _no_signals  # signals are handled below

@@ -102,6 +102,7 @@ class Runs:
     Attributes:
         offers: Experts by name.
         ending: True if no more runs are started.
+        on_end: Function that is called with each run that has ended here.
     """
 
     def __init__(self, offers: Mapping[str, Offer], bounds: Bounds, *, redacts: bool = False) -> None:
@@ -109,6 +110,7 @@ class Runs:
         self.bounds = bounds
         self._redacts = redacts
         self.ending = False
+        self.on_end: Callable[[ServedRun], None] = lambda run: None
         self._followers = 0
         self._runs: dict[str, ServedRun] = {}
         self._id_locks = WeakValueDictionary[str, asyncio.Lock]()  # of ids that are being started
@@ -558,6 +560,10 @@ class Runs:
                 )
         else:
             run.state = "finished"
+        if not run.lost and (
+            run.state != "cancelled" or not self.ending
+        ):  # one that the end of the server stops may resume
+            self.on_end(run)
         if run.lost:  # the next request finds it in the database
             self._runs.pop(run.id, None)
             return

@@ -47,11 +47,7 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
     delivery, sent = headers.get("webhook-id", ""), headers.get("webhook-timestamp", "")
     if not delivery or not (sent.isascii() and sent.isdigit() and len(sent) <= 15):
         raise _refused("needs the headers webhook-id and webhook-timestamp")
-    try:
-        key = b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else secret.encode()
-    except ValueError:
-        key = secret.encode()
-    signature = b64encode(hmac.new(key, f"{delivery}.{sent}.".encode() + body, hashlib.sha256).digest()).decode()
+    signature = _signature(secret, delivery, sent, body)
     given = [each.removeprefix("v1,") for each in headers["webhook-signature"].split()[:10] if each.startswith("v1,")]
     matching = [each for each in given if hmac.compare_digest(each.encode(), signature.encode())]
     if not matching:
@@ -59,6 +55,21 @@ def _standard(secret: str, headers: Mapping[str, str], body: bytes, now: float) 
     if abs(now - int(sent)) > TOLERANCE:
         raise _refused(f"is of a request more than {TOLERANCE} s ago, or ahead; send it anew")
     return delivery
+
+
+def signed_headers(secret: str, delivery: str, body: bytes, now: float) -> Mapping[str, str]:
+    """Return the headers that sign a message of ours as Standard Webhooks says; a repeated one keeps its delivery id."""
+    sent = str(int(now))
+    signature = f"v1,{_signature(secret, delivery, sent, body)}"
+    return {"webhook-id": delivery, "webhook-timestamp": sent, "webhook-signature": signature}
+
+
+def _signature(secret: str, delivery: str, sent: str, body: bytes) -> str:
+    try:
+        key = b64decode(secret.removeprefix(_PREFIX), validate=True) if secret.startswith(_PREFIX) else secret.encode()
+    except ValueError:
+        key = secret.encode()
+    return b64encode(hmac.new(key, f"{delivery}.{sent}.".encode() + body, hashlib.sha256).digest()).decode()
 
 
 def _check(expected: str, given: str) -> None:
