@@ -79,7 +79,7 @@ class ChatRequest(BaseModel):
     model: str = Field(description="Name of the expert; GET /v1/models lists them.")
     messages: list[ChatMessage] = Field(
         min_length=1,
-        fail_fast=True,  # to name a million faults takes seconds, in which the server answers nobody
+        fail_fast=True,  # to name a million faults takes seconds, in which the server answers no other request
         description="The last user message with text is the task; the user and assistant messages before it are the "
         "conversation so far; all others are background information.",
         json_schema_extra={"contains": WITH_TEXT},

@@ -107,7 +107,7 @@ class ResponseRequest(BaseModel):
         Annotated[str, Field(json_schema_extra={"pattern": r"\S"})]
         | Annotated[
             list[InputMessage | SkipJsonSchema[OtherInput]],
-            # to name a million faults takes seconds, in which the server answers nobody
+            # to name a million faults takes seconds, in which the server answers no other request
             Field(json_schema_extra={"contains": WITH_TEXT}, fail_fast=True),
         ]
     ) = Field(description="A text; or messages, of which the last user message is the task.")
