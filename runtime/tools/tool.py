@@ -316,7 +316,7 @@ def tool_in(module: ModuleType, module_path: str, name: str, description: str = 
     if isinstance(attribute, Tool):
         found = cast("Tool", attribute)
         return found.model_copy(update={"description": description}) if description else found
-    if is_described(attribute):
+    if is_described(attribute) or is_of_langchain(attribute):
         return tool_of(attribute, **({"description": description} if description else {}))
     if not callable(attribute):
         raise ToolError(
@@ -387,6 +387,8 @@ def tool_of(function: Any, **options: Any) -> Tool:
     if is_described(function):
         own_options: dict[str, Any] = {"name": function.name, "description": function.description or ""}
         return Tool.of(function.function, **{**own_options, **options})
+    if is_of_langchain(function):
+        return tool_of(_of_langchain(function), **options)
     if isinstance(function, type) or not callable(function):
         _refuse_operators(function)
         raise ToolError(f"expected a function or a tool, got {short_repr(function)}")
@@ -418,6 +420,44 @@ def is_described(tool: Any) -> TypeGuard[DescribedFunction]:
         getattr(tool, "description", None), str | None
     )
     return has_name and not isinstance(tool, type) and callable(getattr(tool, "function", None))
+
+
+class LangChainTool(Protocol):
+    """Tool of LangChain: https://reference.langchain.com/python/langchain_core/tools."""
+
+    @property
+    def name(self) -> str:
+        """Name for the model."""
+        ...
+
+    @property
+    def description(self) -> str:
+        """Description for the model."""
+        ...
+
+    @property
+    def tool_call_schema(self) -> Any:
+        """Arguments that a model gives: a pydantic model, or a JSON Schema."""
+        ...
+
+    async def ainvoke(self, input: dict[str, Any]) -> Any:
+        """Call the tool."""
+        ...
+
+
+def is_of_langchain(tool: Any) -> TypeGuard[LangChainTool]:
+    """Return True if an object is a tool of LangChain, which is not imported here."""
+    return not isinstance(tool, type) and hasattr(tool, "args_schema") and hasattr(tool, "ainvoke")
+
+
+def _of_langchain(tool: LangChainTool) -> Tool:
+    schema = tool.tool_call_schema
+    parameters = cast("dict[str, Any]", schema if isinstance(schema, dict) else schema.model_json_schema())
+
+    async def call(**arguments: Any) -> Any:
+        return await tool.ainvoke(arguments)
+
+    return Tool(name=tool.name, description=tool.description, parameters=parameters, function=call)
 
 
 def _refuse_operators(given: Any) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any, TypeVar, cast
 
 from pydantic import BeforeValidator, Field
 
-from operad.runtime.tools.tool import DescribedFunction, Tool, ToolGroup, ToolSource, as_tools
+from operad.runtime.tools.tool import DescribedFunction, LangChainTool, Tool, ToolGroup, ToolSource, as_tools
 from operad.runtime.values.errors import ToolError, did_you_mean
 from operad.runtime.values.mermaid import Flowchart, Shape
 from operad.runtime.values.message import new_id
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
     Neighbours = Iterable[tuple["Action", float]]
     # constructors accept these; the field is a tuple of tools
-    Tools = Sequence[Tool | ToolGroup | DescribedFunction | Callable[..., Any]]
+    Tools = Sequence[Tool | ToolGroup | DescribedFunction | LangChainTool | Callable[..., Any]]
 else:
     Tools = tuple[Tool | ToolGroup, ...]
 

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from datetime import date, timedelta
+from typing import Any
 
 import pytest
 from pydantic import BaseModel, Field
@@ -179,3 +180,35 @@ def test_the_model_gets_values_of_tools_as_json(value, text):
     with ScriptedModel([CallTools({"give": {}}), Say("done")]) as scripted:
         BuiltinWorkflow(Operator("Give.", tools=[give]), model=scripted.model).run("x")
         assert scripted.requests[-1]["messages"][-1]["content"] == text
+
+
+class Sum(BaseModel):
+    a: int = Field(description="The first number.")
+    b: int = 2
+
+
+class OfLangChain:
+    """A tool of LangChain, with the attributes of `langchain_core.tools.BaseTool` that are used."""
+
+    name = "add"
+    description = "Add two numbers."
+    args_schema = tool_call_schema = Sum
+
+    async def ainvoke(self, input):
+        return Sum(**input).a + Sum(**input).b
+
+    async def arun(self, tool_input):
+        raise AssertionError("is not called")
+
+
+async def test_a_tool_of_langchain_is_taken_as_it_is():
+    with ScriptedModel([CallTools([("add", {"a": 1})]), Say("three")]) as endpoint:
+        flow = BuiltinWorkflow(Operator("Add.", tools=[OfLangChain()]), model=endpoint.model)
+        assert (await flow.arun("1 and 2")).text == "three"
+    described, *_ = endpoint.requests[0]["tools"]
+    assert described["function"]["description"] == "Add two numbers."
+    assert described["function"]["parameters"]["properties"]["a"]["description"] == "The first number."
+    assert endpoint.requests[1]["messages"][-1]["content"] == "3"
+    given: Any = OfLangChain()
+    approved = tool(given, approve=True)
+    assert (approved.name, approved.approve) == ("add", True)
