@@ -112,12 +112,13 @@ export function Canvas(): ReactElement | null {
     void flow.setViewport(readable ? whole : { zoom: 0.7, x: 40 - first.position.x * 0.7, y: room.height / 2 - first.position.y * 0.7 });
   }, [flow, flowStore, store]);
   const measured = width > 0 && height > 0;
+  const drafted = overlay && nodes; // nodes of a draft are measured one after another
   useEffect(() => {
     if (overlay) fitted.current = true; // a draft of the chat may lie elsewhere: all of it is shown
     if (!fitted.current || !measured) return undefined;
     const frame = requestAnimationFrame(fit);
     return () => cancelAnimationFrame(frame);
-  }, [fit, measured, layouts, overlay]);
+  }, [fit, measured, layouts, overlay, drafted]);
 
   // A panel that opens changes no zoom, and moves the view only as far as it would cover what a person looks at.
   const room = useRef({ width, height });
@@ -126,7 +127,7 @@ export function Canvas(): ReactElement | null {
     const settle = (): void => {
       const before = room.current;
       room.current = { width, height };
-      if (opening.current) return fit();
+      if (opening.current || (fitted.current && store.get().overlay)) return fit();
       const seen = flow.getNodes().filter((node) => inSight(flow, node, before));
       const looked = seen.find((node) => node.selected) ?? (seen.some((node) => inSight(flow, node, room.current)) ? undefined : seen[0]);
       if (looked && !inSight(flow, looked, room.current, true)) view.reveal(looked.id);
@@ -135,7 +136,7 @@ export function Canvas(): ReactElement | null {
     // Nodes stay where they are until the click that opened the panel cannot become a double click.
     const timer = setTimeout(settle, Math.max(0, pressed.current + DOUBLE_CLICK - performance.now()));
     return () => clearTimeout(timer);
-  }, [flow, fit, view, measured, width, height]);
+  }, [flow, store, fit, view, measured, width, height]);
 
   // A new node comes into view when it is selected.
   const last = selection.nodes.at(-1);
