@@ -4,7 +4,6 @@ import { ReactFlowProvider } from "@xyflow/react";
 import { type ReactElement, useEffect } from "react";
 import { Banner } from "./Banner";
 import { Canvas } from "./canvas/Canvas";
-import { focusNode } from "./canvas/keys";
 import { AddOperator } from "./dialogs/AddOperator";
 import { Connect } from "./dialogs/Connect";
 import { CompareRuns } from "./dialogs/CompareRuns";
@@ -27,7 +26,7 @@ import { Palette } from "./panels/Palette";
 import { RunPanel } from "./panels/RunPanel";
 import { Tests } from "./panels/Tests";
 import { Start } from "./start/Start";
-import { type Panel, inspected } from "./state";
+import type { Panel } from "./state";
 import { useCommands, useStore, useStudio } from "./store";
 import { TopBar } from "./TopBar";
 
@@ -94,16 +93,11 @@ const TITLES: Record<Panel, string> = { inspector: "Inspector", issues: "Issues"
 
 function Side({ panel }: { panel: Panel }): ReactElement {
   const commands = useCommands();
-  const { get } = useStore();
-  const close = (): void => {
-    commands.panel(null);
-    focusNode(inspected(get())); // the button that had the focus is gone
-  };
   return (
     <aside className={`side ${panel}-side`} aria-label={TITLES[panel]}>
       <header>
         <h2>{TITLES[panel]}</h2>
-        <button type="button" className="ghost small" aria-label={`Close ${TITLES[panel]}`} onClick={close}><Icon name="close" size={14} /></button>
+        <button type="button" className="ghost small" aria-label={`Close ${TITLES[panel]}`} onClick={() => commands.panel(null)}><Icon name="close" size={14} /></button>
       </header>
       <div className="side-body">
         {panel === "inspector" && <Inspector />}

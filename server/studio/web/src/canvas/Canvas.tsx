@@ -1,8 +1,8 @@
 // The canvas: the graph of the document, drawn and edited by React Flow.
 
 import {
-  type Connection, type FinalConnectionState, MiniMap, type NodeChange, type EdgeChange, ReactFlow, type ReactFlowInstance,
-  SelectionMode, applyNodeChanges, getViewportForBounds, useConnection, useReactFlow, useStore as useFlow, useStoreApi,
+  type Connection, type FinalConnectionState, MiniMap, type NodeChange, type EdgeChange, ReactFlow,
+  SelectionMode, applyNodeChanges, getViewportForBounds, useConnection, useReactFlow, useStore as useFlow,
 } from "@xyflow/react";
 import { type CSSProperties, type DragEvent, type ReactElement, useCallback, useEffect, useMemo, useRef, useState } from "react";
 import { Icon } from "../icons";
@@ -14,7 +14,7 @@ import { Card } from "./Card";
 import { Note } from "./Note";
 import { Line } from "./Line";
 import { type CanvasNode, type LineEdge, canvasNodes, lineEdges } from "./elements";
-import { type View, clipboard, focusNode, pageKey, renamable } from "./keys";
+import { type View, clipboard, pageKey, renamable } from "./keys";
 
 const nodeTypes = { card: Card, note: Note };
 const edgeTypes = { line: Line };
@@ -50,10 +50,10 @@ export function Canvas(): ReactElement | null {
   const selection = useStudio((state) => state.selection);
   const overlay = useStudio((state) => state.overlay);
   const catalogue = useStudio((state) => state.catalogue);
+  const path = useStudio((state) => state.document?.path);
   const store = useStore();
   const commands = useCommands();
   const flow = useReactFlow<CanvasNode, LineEdge>();
-  const flowStore = useStoreApi();
   const [nodes, setNodes] = useState<CanvasNode[]>([]);
   const edgesBefore = useRef<LineEdge[]>([]);
   const pointing = useRef(false); // a pointer selects by itself; the keyboard selects by focus
@@ -73,21 +73,14 @@ export function Canvas(): ReactElement | null {
     return edgesBefore.current;
   }, [document_, selection, overlay]);
 
-  const opening = useRef(true); // until a person acts: panels that open by themselves leave all of the graph in the view
-  const fitted = useRef(true); // until a person moves or zooms the view: a new layout is shown as a whole
+  const fitted = useRef(true); // until a person moves the view, all of the graph stays in it
   const view = useMemo<View>(() => ({
     fit: () => {
       fitted.current = true;
       void flow.fitView({ padding: 0.07, duration: 200, maxZoom: 1 });
     },
-    zoomIn: () => {
-      fitted.current = false;
-      void flow.zoomIn({ duration: 120 });
-    },
-    zoomOut: () => {
-      fitted.current = false;
-      void flow.zoomOut({ duration: 120 });
-    },
+    zoomIn: () => void flow.zoomIn({ duration: 120 }),
+    zoomOut: () => void flow.zoomOut({ duration: 120 }),
     reveal: (id) => {
       const node = document.querySelector(`.react-flow__node[data-id="${CSS.escape(id)}"]`)?.getBoundingClientRect();
       const room = document.querySelector(".canvas")?.getBoundingClientRect();
@@ -103,64 +96,44 @@ export function Canvas(): ReactElement | null {
   const laying = useStudio((state) => state.laying);
   const layouts = useStudio((state) => state.layouts);
   const [width, height] = [useFlow((state) => state.width), useFlow((state) => state.height)];
-  const fit = useCallback(() => {
-    const room = flowStore.getState();
-    const drawn = flow.getNodes();
-    const [first] = drawn;
-    const whole = getViewportForBounds(flow.getNodesBounds(drawn), room.width, room.height, 0.01, 1, 0.07);
-    const readable = whole.zoom >= READABLE || store.get().overlay || !first;
-    void flow.setViewport(readable ? whole : { zoom: 0.7, x: 40 - first.position.x * 0.7, y: room.height / 2 - first.position.y * 0.7 });
-  }, [flow, flowStore, store]);
-  const measured = width > 0 && height > 0;
-  const drafted = overlay && nodes; // nodes of a draft are measured one after another
   useEffect(() => {
     if (overlay) fitted.current = true; // a draft of the chat may lie elsewhere: all of it is shown
-    if (!fitted.current || !measured) return undefined;
-    const frame = requestAnimationFrame(fit);
-    return () => cancelAnimationFrame(frame);
-  }, [fit, measured, layouts, overlay, drafted]);
-
-  // A panel that opens changes no zoom, and moves the view only as far as it would cover what a person looks at.
-  const room = useRef({ width, height });
-  useEffect(() => {
-    if (!measured) return undefined;
-    const settle = (): void => {
-      const before = room.current;
-      room.current = { width, height };
-      if (opening.current || (fitted.current && store.get().overlay)) return fit();
-      const seen = flow.getNodes().filter((node) => inSight(flow, node, before));
-      const looked = seen.find((node) => node.selected) ?? (seen.some((node) => inSight(flow, node, room.current)) ? undefined : seen[0]);
-      if (looked && !inSight(flow, looked, room.current, true)) view.reveal(looked.id);
-      return undefined;
+    if (!fitted.current || !width || !height) return undefined;
+    let frame = 0;
+    const fit = (): void => {
+      const drawn = flow.getNodes();
+      const [first] = drawn;
+      const whole = getViewportForBounds(flow.getNodesBounds(drawn), width, height, 0.01, 1, 0.07);
+      const readable = whole.zoom >= READABLE || overlay || !first;
+      void flow.setViewport(readable ? whole : { zoom: 0.7, x: 40 - first.position.x * 0.7, y: height / 2 - first.position.y * 0.7 });
     };
-    // Nodes stay where they are until the click that opened the panel cannot become a double click.
-    const timer = setTimeout(settle, Math.max(0, pressed.current + DOUBLE_CLICK - performance.now()));
-    return () => clearTimeout(timer);
-  }, [flow, store, fit, view, measured, width, height]);
-
-  // A new node comes into view when it is selected.
-  const last = selection.nodes.at(-1);
-  const known = useRef<ReadonlySet<string>>(null);
-  useEffect(() => {
-    const ids = new Set(store.get().document?.nodes.map((node) => node.id));
-    const isNew = last !== undefined && ids.has(last) && known.current?.has(last) === false;
-    known.current = ids;
-    if (!isNew) return undefined;
-    const frame = requestAnimationFrame(() => view.reveal(last));
-    return () => cancelAnimationFrame(frame);
-  }, [store, view, last]);
-
-  useEffect(() => {
-    if (document.activeElement === document.body) focusNode(null); // so that its keys work in a file that was just opened
-    const act = (): void => {
-      opening.current = false;
-    };
-    const acts = ["pointerdown", "keydown", "wheel"] as const;
-    for (const type of acts) window.addEventListener(type, act, { capture: true, passive: true });
+    // A click that opens a panel narrows the canvas: nodes stay where they are until it cannot become a double click.
+    const wait = Math.max(0, pressed.current + DOUBLE_CLICK - performance.now());
+    const timer = setTimeout(() => {
+      frame = requestAnimationFrame(fit);
+    }, wait);
     return () => {
-      for (const type of acts) window.removeEventListener(type, act, { capture: true });
+      clearTimeout(timer);
+      cancelAnimationFrame(frame);
     };
-  }, []);
+  }, [flow, path, width, height, layouts, overlay]);
+
+  // A new node comes into view, unless a person has chosen the view.
+  const count = document_?.nodes.length ?? 0;
+  const counted = useRef(count);
+  useEffect(() => {
+    const more = count > counted.current;
+    counted.current = count;
+    if (!more || !fitted.current) return undefined;
+    const frame = requestAnimationFrame(() => {
+      const bounds = flow.getNodesBounds(flow.getNodes());
+      const { x, y, zoom } = flow.getViewport();
+      const [left, top] = [bounds.x * zoom + x, bounds.y * zoom + y];
+      const inside = left >= 0 && top >= 0 && left + bounds.width * zoom <= width && top + bounds.height * zoom <= height;
+      if (!inside) void flow.setViewport(getViewportForBounds(bounds, width, height, READABLE, 1, 0.07));
+    });
+    return () => cancelAnimationFrame(frame);
+  }, [flow, count, width, height]);
 
   useEffect(() => {
     const key = (event: KeyboardEvent): void => {
@@ -337,15 +310,6 @@ export function Canvas(): ReactElement | null {
       {document_.nodes.length === 0 && <EmptyHint />}
     </section>
   );
-}
-
-/** Whether a node is seen in a canvas of a size: in part, or as a whole. */
-function inSight(flow: ReactFlowInstance<CanvasNode, LineEdge>, node: CanvasNode, { width, height }: { width: number; height: number }, whole = false): boolean {
-  const at = flow.getNodesBounds([node]);
-  const { x, y, zoom } = flow.getViewport();
-  const [left, top] = [at.x * zoom + x, at.y * zoom + y];
-  const [right, bottom] = [left + at.width * zoom, top + at.height * zoom];
-  return whole ? left >= 0 && top >= 0 && right <= width && bottom <= height : right > 0 && bottom > 0 && left < width && top < height;
 }
 
 /** The reason why an edge cannot end where the pointer is. */

@@ -1,4 +1,4 @@
-// Keys: which command each one gives. Single characters count only while the canvas, or nothing, has the focus (WCAG 2.1.4).
+// Keys: which command each one gives. Letters count only where nobody is typing.
 
 import type { Commands } from "../commands";
 import { absolute, sizes } from "../place";
@@ -18,8 +18,8 @@ export const KEYS: readonly (readonly [string, string])[] = [
   ["F2, double click", "Rename the node"],
   ["n", "Add a note to the canvas"],
   ["b", "Let runs wait before the selected node, or no longer"],
-  ["Delete, Backspace", "Remove what is selected"],
-  ["Ctrl + Z, Shift + Ctrl + Z", "Undo, redo (also Ctrl + Y)"],
+  ["Delete", "Remove what is selected"],
+  ["Ctrl + Z, Shift + Ctrl + Z", "Undo, redo"],
   ["Ctrl + C, X, V, D", "Copy, cut, paste, duplicate"],
   ["Ctrl + A", "Select everything"],
   ["Ctrl + Enter", "Open the run form; run it"],
@@ -73,7 +73,7 @@ export function pageKey(event: KeyboardEvent, store: Store, commands: Commands, 
     return true;
   }
   if (event.altKey && event.key.startsWith("Arrow")) return nudge(event.key, state, commands);
-  if (event.altKey || (key.length === 1 && !free(event))) return false;
+  if (event.altKey) return false;
   switch (key) {
     case "/":
       if (state.document.readonly ?? state.overlay) return false;
@@ -175,11 +175,8 @@ export const adding = (state: State): { kind: "palette"; source?: string; edge?:
   return edge ? { kind: "palette", edge } : source ? { kind: "palette", source } : { kind: "palette" };
 };
 
-const inCanvas = (event: KeyboardEvent): boolean => event.target instanceof Element && event.target.closest(".canvas") !== null;
-
-const free = (event: KeyboardEvent): boolean => event.target === document.body || inCanvas(event);
-
-const onCanvas = (event: KeyboardEvent): boolean => free(event) && !(event.target as Element).closest("button");
+const onCanvas = (event: KeyboardEvent): boolean =>
+  event.target === document.body || (event.target instanceof Element && event.target.closest(".canvas") !== null && !event.target.closest("button"));
 
 function canvasKey(event: KeyboardEvent, state: State, commands: Commands, view: View): boolean {
   const [note] = state.selection.nodes;

@@ -9,7 +9,6 @@ export function Help(): ReactElement {
         {KEYS.map(([keys, what]) => <div key={keys}><dt>{keys}</dt><dd>{what}</dd></div>)}
       </dl>
       <p className="soft">
-        Keys of a single character, such as <kbd>f</kbd>, act only while the canvas has the focus.
         Drag from a port to connect; drop an edge on the canvas to add a node there. Scroll to pan, Ctrl and scroll to zoom,
         Shift and drag to select. The graph is drawn by React Flow and laid out by ELK; the licences of all packages are in LICENSES.txt of the bundle.
       </p>
