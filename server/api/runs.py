@@ -560,10 +560,6 @@ class Runs:
                 )
         else:
             run.state = "finished"
-        if not run.lost and (
-            run.state != "cancelled" or not self.ending
-        ):  # one that the end of the server stops may resume
-            self.on_end(run)
         if run.lost:  # the next request finds it in the database
             self._runs.pop(run.id, None)
             return
@@ -573,6 +569,8 @@ class Runs:
         turns_length = sum(len(turn.text) for turn in job.turns)
         run.size = len(job.goal) + len(job.context) + turns_length + len(to_json(job.inputs)) + 2 * run.log.size
         self._drop_old()
+        if run.state != "cancelled" or not self.ending:  # a run that the end of the server stops may resume
+            self.on_end(run)
 
     async def _stream_events(self, run: ServedRun) -> None:
         memory_usage = NO_USAGE
