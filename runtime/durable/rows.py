@@ -205,6 +205,21 @@ class StepRow:
         return f"{self.run_id}:{self.key}"
 
 
+class PartRow(NamedTuple):
+    """Part of an operator's unfinished work, which is not repeated when another process continues the run.
+
+    Attributes:
+        key: Key of the operator's work.
+        name: Attempt and name of the part.
+        value: Its value, as JSON.
+    """
+
+    run_id: str
+    key: str
+    name: str
+    value: str
+
+
 def text_of(output: object, step_id: str) -> str:
     """Return the stored outcome of an operator, which must be a text.
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from functools import cache
 from typing import Any
 
-VERSION = 7
+VERSION = 8
 """Version of the tables, to be raised with each change of them. Tables of other versions are refused."""
 
 
@@ -60,6 +60,12 @@ class Tables:
             column("run_id", text, primary_key=True),
             column("part", number, primary_key=True),
             column("events", sa.LargeBinary),
+        )
+        self.parts = sa.Table(
+            "operad_parts",
+            self.all,
+            *(column(name, text, primary_key=True) for name in ("run_id", "key", "name")),
+            column("value", text),
         )
         self.executors = sa.Table(
             "operad_executors",

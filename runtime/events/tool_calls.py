@@ -26,7 +26,7 @@ def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
     call is known by its content.
     """
     text = json.dumps([_current_call.get(), tool, dict(arguments)], sort_keys=True, default=str)
-    return f"{tool} {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+    return f"{tool}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def model_of_tool_call() -> object:
