@@ -172,7 +172,7 @@ def test_equal_requests_of_one_process_are_each_made(tmp_path):
         async def execute(self, reasoner, job, *args, **options):
             first = await super().execute(reasoner, job, *args, **options)
             second = await super().execute(reasoner, job, *args, **options)
-            return f"{first.text}, {second.text}"
+            return second.changed(scratchpad=f"{first.text}, {second.text}")
 
     flow = DurableWorkflow(tmp_path / "runs.sqlite", name="w")
     flow.add_operator(Twice("Answer.", id="a"))
