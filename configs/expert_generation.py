@@ -31,7 +31,7 @@ from operad.operators.instruction import Template
 from operad.runtime.agents.agent import Expert
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.exchange import UnfitError, until_fit
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import read_document

@@ -21,8 +21,8 @@ from pydantic import TypeAdapter
 
 from operad.operators.sandbox.snippet import MODULES
 from operad.runtime.events import ToolCalled, ToolReturned, current_scope, emit
+from operad.runtime.events.interrupts import in_tool_call, is_cancelled, model_of_tool_call, tool_call_of
 from operad.runtime.events.run_context import lacks_deps
-from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, model_of_tool_call, tool_call_of
 from operad.runtime.reasoning.tool_results import MAX_RESULT
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.blob import Blobs

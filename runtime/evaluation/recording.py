@@ -9,7 +9,7 @@ from typing import Any, cast
 from operad.runtime import events
 from operad.runtime.evaluation.cases import Case
 from operad.runtime.events import Event
-from operad.runtime.events.trace import Trace
+from operad.runtime.events.context import Trace
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.step_record import StepRecord
 

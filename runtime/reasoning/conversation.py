@@ -19,14 +19,13 @@ from operad.runtime.events import (
     ToolReturned,
     emit,
 )
+from operad.runtime.events.interrupts import in_tool_call, is_cancelled, tool_call_of
 from operad.runtime.events.run_context import lacks_deps
-from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, tool_call_of
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.exchange import Exchange
+from operad.runtime.reasoning.exchange import Exchange, UnfitError, until_fit
 from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.tool_results import MAX_RESULT, NO_RESULTS, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool

@@ -11,10 +11,10 @@ from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.evidence import Evidence, evidence, last_verdict, what_changed
 from operad.runtime.reasoning.exchange import rejection_text
-from operad.runtime.reasoning.message_text import as_json, text_of
 from operad.runtime.reasoning.shown_files import ShownFiles
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.values.message import SubJob, Turn, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.model_text import as_json, text_of
 from operad.runtime.values.text import BACKTICKS, fence
 
 _logger = logging.getLogger(__name__)

@@ -28,8 +28,7 @@ from starlette.types import ASGIApp
 from operad.configs.faults import real_path
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.validation import requirement
-from operad.runtime.values.value import Value
+from operad.runtime.values.value import Value, requirement
 from operad.server.api.chat import chat_routes
 from operad.server.api.experts import Offer
 from operad.server.api.faults import value_fault

@@ -32,7 +32,7 @@ from operad.runtime import (
     operator,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.events.trace import CACHED, MORE_CALLS, MOST_CALLS
+from operad.runtime.events.context import CACHED, MORE_CALLS, MOST_CALLS
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import tool
