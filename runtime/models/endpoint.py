@@ -245,7 +245,7 @@ class Endpoint(Value):
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",  # it wants one; `remove_headers` keeps it from being sent
+            api_key=key or "none",  # it wants one; `_remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
