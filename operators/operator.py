@@ -20,8 +20,7 @@ from operad.operators.code_mode import code_guide, code_tool
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TextSource, instruction_of
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
-from operad.operators.skill_tools import guide, skill_tools
-from operad.operators.skills import Skill
+from operad.operators.skills import Skill, guide, skill_tools
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
 from operad.runtime.graph.chat2graph import Answer, call_of
