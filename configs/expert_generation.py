@@ -43,10 +43,10 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.sync import run_sync
 
 EXPERT_DESIGNER = "expert_designer"

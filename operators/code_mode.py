@@ -27,9 +27,9 @@ from operad.runtime.reasoning.tool_results import MAX_RESULT
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.blob import Blobs
 from operad.runtime.values.errors import BudgetError, ToolError, describe, internal_text, shorten
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text, plain
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.text import cut, fence, whole
 
 MAX_CALLS = 1_000

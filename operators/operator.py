@@ -49,10 +49,10 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
+from operad.runtime.values.json_schema import Schema, check_schema
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, outputs_of
 from operad.runtime.values.schema import AnswerSchema, object_schema
-from operad.runtime.values.schema_check import Schema, check_schema
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.value import wrong_arguments
 

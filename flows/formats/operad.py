@@ -48,8 +48,7 @@ from typing import Any, cast, get_args
 import yaml
 
 from operad.flows.formats.format import Format
-from operad.flows.formats.json_text import read_text
-from operad.flows.formats.plain import is_plain, plain
+from operad.flows.formats.json_text import is_plain, plain, read_text
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.formats.yaml_text import MAX_LINE, fits, list_node, mapping_node, serialized, text_node, value_node
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, NoteColor, StickyNote

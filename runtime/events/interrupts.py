@@ -19,10 +19,10 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 from operad.runtime import events
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.form_text import TYPE_WORDS
+from operad.runtime.values.json_schema import ANSWER_BY, check_schema
 from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import ANSWER_BY, check_schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm

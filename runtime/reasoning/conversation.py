@@ -39,7 +39,7 @@ from operad.runtime.values.errors import (
     did_you_mean,
     internal_text,
 )
-from operad.runtime.values.image import MAX_IMAGE_BYTES, media_type_of
+from operad.runtime.values.file import MAX_IMAGE_BYTES, media_type_of
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import told
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema

@@ -76,8 +76,8 @@ from operad.runtime.values.charset import decoded
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import OperadError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.json_schema import check_schema, is_strict
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.words import similarity, words

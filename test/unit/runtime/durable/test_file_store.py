@@ -446,8 +446,8 @@ def test_a_store_on_a_web_server_can_be_read(served, made, tmp_path):
 
 CHILD = (
     "import sys\n"
-    "from operad.runtime.durable import file_store, file_store; from operad.runtime.values.file import FileDescriptor\n"
-    "file_folder.BLOCK_BYTES = 4096\n"
+    "from operad.runtime.durable import file_store; from operad.runtime.values.file import FileDescriptor\n"
+    "file_store.BLOCK_BYTES = 4096\n"
     "print(file_store.FileStore(sys.argv[1], sys.argv[2]).put(FileDescriptor.of(sys.argv[3])))\n"
 )
 
