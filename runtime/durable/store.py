@@ -1,4 +1,4 @@
-"""Tables of runs: runs, operators, work of workers, processes, questions, model calls.
+"""Tables of runs: runs, operators, work of workers, processes, questions, model calls, firings of schedules.
 
 All times are seconds since the epoch by the database's clock. Each method is one transaction, may block, and may
 be called from any thread. While the database cannot be reached, methods retry.

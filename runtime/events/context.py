@@ -1,4 +1,4 @@
-"""Context of the current code in a run, and events emitted from there.
+"""Context of the current code in a run, events emitted from there, and the trace of an operator that they leave.
 
 Code inside an operator, a reasoner or a tool calls `emit(TokenStreamed(text="…"))`; its run, the operator's path,
 the round, the attempt, the time and a sequence number are filled in. Outside a run `emit` does nothing, and in a run

@@ -1,4 +1,4 @@
-"""Questions to a person in the middle of a run.
+"""Questions to a person in the middle of a run, and the tool calls to which questions belong.
 
 `interrupt` waits inside the operator that asks, so the operator continues after the call and repeats no work. Meanwhile
 its time limits are paused, its place among the concurrent operators is free for others, and all operators that do not

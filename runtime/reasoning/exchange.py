@@ -1,4 +1,4 @@
-"""Conversations that go on: an operator whose answer was rejected goes on in its own conversation with its model."""
+"""Repeated attempts at an answer: until it fits or, if it was rejected, in the conversation that led to it."""
 
 from __future__ import annotations
 

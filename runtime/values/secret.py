@@ -1,4 +1,4 @@
-"""Named secrets: references to keys in texts, and places of texts that hold keys.
+"""Named secrets: references to keys in texts, and places of texts that hold keys; and keys that a program gives.
 
 A text names a secret as ``{{secret.SHOP_API_KEY}}``. Everything that is stored, shown or compared is the text with the
 name; the value is filled in when a request is sent (`operad.operators.secrets`).

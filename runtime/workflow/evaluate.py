@@ -152,7 +152,10 @@ async def evaluate(
             "run_id=… to continue the evaluation"
         )
     dataset, scripted = Dataset.of(cases), options.get("scripted", False)
-    judges = [_scored(each, subject) for each in _listed(evaluators, dataset)]
+    judges = [
+        Judge(each, subject) if is_executable(each) else Scorer(each, subject.graph)
+        for each in _listed(evaluators, dataset)
+    ]
     _check(judges, subject, dataset)
     runs = {f"{case.name}#{number}": (case, number) for case in dataset for number in range(1, repeat + 1)}
     hashes = {key: sha256(to_json(case.as_dict())).hexdigest()[:16] for key, (case, _) in runs.items()}
@@ -403,10 +406,6 @@ class Judge:
         except Exception as error:  # noqa: BLE001 - an evaluator of a user may raise anything
             return EvaluatorResult(name=self.name, error=describe(error)[:_MOST_OF_AN_ERROR])
         return result_of(self.name, verdict)
-
-
-def _scored(evaluator: Any, subject: Subject) -> Scorer | Judge:
-    return Judge(evaluator, subject) if is_executable(evaluator) else Scorer(evaluator, subject.graph)
 
 
 def result_of(name: str, verdict: WorkflowMessage) -> EvaluatorResult:

@@ -127,7 +127,9 @@ def _report(results: Sequence[Mapping[str, Any]], out: Path | None) -> Report:
         print(f"operad: the F1 of {unproven} workflows may be higher: the search ended early", file=sys.stderr)
     summary = {**{name: asdict(each) for name, each in rows.items()}, "unproven": unproven}
     tables = [_rates_table(rows)]
-    if at_fault := [(each["key"], score) for each, score in zip(results, scores, strict=True) if _is_at_fault(score)]:
+    if at_fault := [
+        (each["key"], score) for each, score in zip(results, scores, strict=True) if not (score.passes and score.sound)
+    ]:
         tables.append(_fault_table(at_fault))
     return Report(summary, results, tables, [_plot(rows)])
 
@@ -142,10 +144,6 @@ def _rates_table(rows: Mapping[str, Rates]) -> Table:
         "ComfyFlow (%); * where nodes that are outputs themselves may declare outputs; terminal to missing are errors"
     )
     return Table(title, ["", "workflows", *_RATES.values()], cells)
-
-
-def _is_at_fault(score: ComfyScore) -> bool:
-    return not (score.passes and score.sound)
 
 
 def _fault_table(at_fault: Sequence[tuple[str, ComfyScore]]) -> Table:
