@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, NamedTuple, cast
 
 import typer
 from rich.console import Console
@@ -25,7 +25,6 @@ from operad.cli.formats import (
 )
 from operad.cli.generate_events import DesignListener
 from operad.cli.generate_expert import EXPERT, generate_expert, use_limits
-from operad.cli.generate_plan import agreed_plan, show_plan
 from operad.cli.generate_run import run_design, services_for
 from operad.cli.options import BaseUrl, ModelName, PricesFile, named_values
 from operad.cli.process import put
@@ -38,6 +37,7 @@ from operad.configs.services import services_of_environment
 from operad.flows.formats.format import Format
 from operad.flows.formats.outline import outline
 from operad.flows.formats.table import find_format, formats
+from operad.flows.generation.asking import WorkflowPlan
 from operad.flows.generation.offer import offer_of
 from operad.flows.node_graph import NodeGraph, draw
 from operad.operators.integration import named
@@ -174,7 +174,7 @@ def generate(
     try:
         if plan_first and instruction is not None and not lines.typed:
             expert.planner.workflow.add_listener(listener.hear)
-            planned = show_plan(expert, instruction, graph, lines, listener if explain else None, as_json=as_json)
+            planned = _show_plan(expert, instruction, graph, lines, listener if explain else None, as_json=as_json)
             raise typer.Exit(0 if planned else EXIT_UNFINISHED)
         design = _designed(expert, instruction, graph, lines, listener, output_file, plan_first=plan_first)
     except (BudgetError, OperatorError) as error:
@@ -276,7 +276,7 @@ def _design_once(
 ) -> Design | None:
     """Generate or change a workflow; with `plan_first`, only if a person agrees to its plan, otherwise return None."""
     if plan_first:
-        if (agreed := agreed_plan(designer, instruction, base, lines)) is None:
+        if (agreed := _agreed_plan(designer, instruction, base, lines)) is None:
             return None
         job = designer.job_with_plan(agreed.instruction, base, agreed.plan)
     else:
@@ -557,3 +557,92 @@ def _refuse_overwriting(file: str, base: str | None, known: Mapping[str, Format]
         raise InputError(f"-o {file}: configures experts, and was not changed; name another file")
     if base is None and find_format(data, known) is not None:
         raise InputError(f"-o {file}: holds a workflow; change it with --continue {file}, or name another file")
+
+
+_AGREE = "Build this? (Y, n, or what to change)"
+
+_AS_PLANNED = "as planned"
+
+_HINT = "nothing was built: without --plan it is; put answers and changes into the instruction"
+
+
+class Agreed(NamedTuple):
+    """Request with the plan that a person agreed to."""
+
+    instruction: str
+    plan: WorkflowPlan
+
+
+def _show_plan(
+    designer: Designer,
+    instruction: str,
+    base: NodeGraph,
+    lines: Lines,
+    explained: DesignListener | None,
+    *,
+    as_json: bool,
+) -> bool:
+    """Plan a request, print the plan with its questions to stdout, and return whether there is something to build."""
+    plan = _plan(designer, instruction, base, None, lines)
+    if as_json:
+        put(json.dumps(plan.as_json(), indent=2, ensure_ascii=False))
+    else:
+        for line in _lines(plan):
+            print(printable(line))
+    console = Console(stderr=True)
+    for line in explained.lines() if explained else ():
+        say(console, line)
+    say(console, _HINT)
+    return bool(plan.steps)
+
+
+def _agreed_plan(designer: Designer, instruction: str, base: NodeGraph, lines: Lines) -> Agreed | None:
+    """Show plans of a request at the terminal, and ask their questions, until the person agrees; None if not.
+
+    A plan that was answered otherwise than it assumes, and a change, are planned again, from the plan so far.
+    """
+    console, seen = Console(stderr=True), None
+    while True:
+        plan = _plan(designer, instruction, base, seen, lines)
+        for line in plan.lines:
+            say(console, line)
+        if not plan.steps:
+            return None
+        answers: list[str] = []
+        for question in plan.questions:
+            say(console, f"{question.text} (an empty line for: {question.default or _AS_PLANNED})")
+            if (answer := _typed(lines, console)) is None:
+                return None
+            answers.append(answer)
+        seen = plan.answered(*answers)
+        if seen.decided_otherwise:
+            instruction = "\n".join([instruction, *seen.decisions])
+            continue
+        say(console, _AGREE)
+        answer = _typed(lines, console)
+        if answer is None or answer.lower() in ("n", "no"):
+            return None
+        if answer.lower() in ("", "y", "yes"):
+            return Agreed(instruction, seen)
+        instruction = "\n".join([instruction, *seen.decisions, answer])
+
+
+def _plan(
+    designer: Designer, instruction: str, base: NodeGraph, seen: WorkflowPlan | None, lines: Lines
+) -> WorkflowPlan:
+    job = designer.job_of_plan(instruction, base, seen)
+    message = run_to_end(follow(designer.planner, job, [], {}, None, lines, brief=True))
+    return designer.plan_in(message, job, base)
+
+
+def _lines(plan: WorkflowPlan) -> list[str]:
+    questions = (f"question: {text} (by default: {default or _AS_PLANNED})" for text, default in plan.questions)
+    return [*plan.lines, *questions]
+
+
+def _typed(lines: Lines, console: Console) -> str | None:
+    prompt(console, "> ")
+    if (line := run_to_end(lines.next())) is None:
+        say(console, "")
+        return None
+    return line.strip()

@@ -126,7 +126,7 @@ def report(found: Optimised) -> Report:
             candidate.step.parent,
             f"{candidate.final:.3f}",
             len(candidate.results),
-            _tokens(candidate),
+            candidate.step.usage.tokens,
         )
         for candidate in ranked
     ]
@@ -150,10 +150,6 @@ def _as_json(candidate: Candidate) -> dict[str, Any]:
 
 def _usage_json(usage: Usage) -> dict[str, Any]:
     return {"calls": usage.calls, "tokens": usage.tokens, "cost": usage.known_cost, "unpriced": usage.unpriced}
-
-
-def _tokens(candidate: Candidate) -> int:
-    return candidate.step.usage.tokens
 
 
 def _summary_text(found: Optimised) -> str:

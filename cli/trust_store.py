@@ -17,7 +17,7 @@ from pydantic import TypeAdapter, ValidationError
 from operad.configs.capabilities import Capabilities, Trust, UntrustedError, told
 from operad.runtime.models.prices import config_folder
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.private_file import write_private
+from operad.runtime.values.file import write_private
 from operad.runtime.values.text import printable
 
 T = TypeVar("T")

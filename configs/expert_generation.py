@@ -31,7 +31,7 @@ from operad.operators.instruction import Template
 from operad.runtime.agents.agent import Expert
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.models.model import Model
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.exchange import UnfitError, until_fit
 from operad.runtime.tools.connections import connections
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.document import read_document
@@ -43,10 +43,10 @@ from operad.runtime.values.errors import (
     describe,
     did_you_mean,
 )
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.keys_in_text import name_keys
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.sync import run_sync
 
 EXPERT_DESIGNER = "expert_designer"

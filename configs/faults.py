@@ -14,7 +14,7 @@ from operad.configs.schema import FUNCTION, KINDS, NODE, OPERATOR, OTHER_NAMES, 
 from operad.runtime.values.document import Document, Path_
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean
 from operad.runtime.values.near_names import near_name
-from operad.runtime.values.validation import nearest_choice, requirement
+from operad.runtime.values.value import nearest_choice, requirement
 
 _UNION_MEMBERS = {*KINDS, SEVERAL, "definition", "switch", "str"}
 """Parts of pydantic's error paths that name members of a union, and are not keys of the file."""

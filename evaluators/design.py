@@ -24,9 +24,9 @@ from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.reasoning.reasoner import ask_until_read
 from operad.runtime.reasoning.task import Task
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.schema import AnswerSchema, object_schema
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.words import similarity
 
 STAGES = ("none", "written", "checked", "run", "accepted")

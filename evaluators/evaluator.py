@@ -30,7 +30,6 @@ from operad.runtime.reasoning.evidence import (
     without_evidence,
 )
 from operad.runtime.reasoning.exchange import Exchange, Rejection
-from operad.runtime.reasoning.message_text import is_of_map
 from operad.runtime.reasoning.prompt import LEAST_EVIDENCE, report_cut
 from operad.runtime.reasoning.reasoner import MonoModelReasoner, Reasoner, reasoner_of
 from operad.runtime.reasoning.task import Example, Task
@@ -40,6 +39,7 @@ from operad.runtime.values.errors import AnswerError, InputError, Issue
 from operad.runtime.values.fault import NOT_VERIFIED, Fault, blamed_by, lesson_of
 from operad.runtime.values.map_item import MapItem
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
+from operad.runtime.values.model_text import is_of_map
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.sync import run_sync

@@ -7,8 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, cast
 
 from operad.runtime.events import AnswerRejected, current_scope, emit
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.exchange import Exchange, Rejection
+from operad.runtime.reasoning.exchange import Exchange, Rejection, UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask_until_read
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.arguments import short_repr

@@ -21,16 +21,16 @@ from pydantic import TypeAdapter
 
 from operad.operators.sandbox.snippet import MODULES
 from operad.runtime.events import ToolCalled, ToolReturned, current_scope, emit
+from operad.runtime.events.interrupts import in_tool_call, is_cancelled, model_of_tool_call, tool_call_of
 from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.events.run_context import lacks_deps
-from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, model_of_tool_call, tool_call_of
 from operad.runtime.reasoning.tool_results import MAX_RESULT
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.blob import Blobs
 from operad.runtime.values.errors import BudgetError, ToolError, describe, internal_text, shorten
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text, plain
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.text import cut, fence, whole
 
 _RETURNED = TypeAdapter(list[Any])

@@ -15,17 +15,17 @@ from pydantic import JsonValue
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.operator import BaseOperator
-from operad.runtime.reasoning.message_text import as_json, text_of
 from operad.runtime.reasoning.task import Filled
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import FaultError, InputError, Issue, did_you_mean, shorten
 from operad.runtime.values.fingerprint import name_of
 from operad.runtime.values.message import Job, WorkflowMessage
+from operad.runtime.values.model_text import as_json, text_of
 from operad.runtime.values.near_names import near_name
 from operad.runtime.values.text import fence
 from operad.runtime.workflow.function import FunctionOperator
 from operad.runtime.workflow.function_evaluator import FunctionEvaluator
-from operad.runtime.workflow.list_types import declared, fault_in_path
+from operad.runtime.workflow.map import declared, fault_in_path
 from operad.runtime.workflow.parameters import answers_by_id, ids_by_name, item_in, without_partial
 
 LONGEST_IN_LINE = 200

@@ -27,8 +27,7 @@ from pydantic import ConfigDict, JsonValue, PrivateAttr
 from operad.operators.mcp_pins import ToolPins, checked_tools, pin_of
 from operad.operators.mcp_servers import McpServer, SseServer, StdioServer, StreamableHttpServer
 from operad.runtime.events import current_scope
-from operad.runtime.events.interrupts import interrupt
-from operad.runtime.events.tool_calls import model_of_tool_call
+from operad.runtime.events.interrupts import interrupt, model_of_tool_call
 from operad.runtime.models.messages import Message, Text
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import ModelSettings

@@ -23,7 +23,7 @@ from operad.operators.variables import (
 from operad.runtime.policies.policy import ErrorValues, Policy, Retry
 from operad.runtime.values.errors import did_you_mean
 from operad.runtime.values.secret import HIDDEN
-from operad.runtime.values.validation import nearest_choice, requirement
+from operad.runtime.values.value import nearest_choice, requirement
 
 DONE, FAILED = "done", "failed"
 """Ports of a node whose failures take a branch of their own."""

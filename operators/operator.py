@@ -20,8 +20,7 @@ from operad.operators.code_mode import code_guide, code_tool
 from operad.operators.config import OperatorConfig
 from operad.operators.instruction import Instruction, InstructionFunction, TextSource, instruction_of
 from operad.operators.secrets import find_secret, missing_secrets, secret_uses_of
-from operad.operators.skill_tools import guide, skill_tools
-from operad.operators.skills import Skill
+from operad.operators.skills import Skill, guide, skill_tools
 from operad.runtime.events import current_scope
 from operad.runtime.graph.call import OperatorCall, refusing_jobs
 from operad.runtime.graph.chat2graph import Answer, call_of
@@ -50,10 +49,10 @@ from operad.runtime.values.errors import InputError, InvalidError, Issue
 from operad.runtime.values.fingerprint import fingerprint, name_of
 from operad.runtime.values.function_threads import in_function_thread
 from operad.runtime.values.ids import settled_id
+from operad.runtime.values.json_schema import Schema, check_schema
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.output import Output, outputs_of
 from operad.runtime.values.schema import AnswerSchema, object_schema
-from operad.runtime.values.schema_check import Schema, check_schema
 from operad.runtime.values.secret import SecretUse
 from operad.runtime.values.value import wrong_arguments
 

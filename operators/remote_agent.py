@@ -23,9 +23,9 @@ from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.knowledge import KnowledgeBase
 from operad.runtime.tools.toolkit import Toolkit
 from operad.runtime.values.errors import AnswerError, FetchError, InputError, MissingExtraError, OperadError, describe
+from operad.runtime.values.json_schema import ANSWER_BY, APPROVAL
 from operad.runtime.values.message import WorkflowMessage, new_id
 from operad.runtime.values.pip import pip_install
-from operad.runtime.values.schema_check import ANSWER_BY, APPROVAL
 from operad.runtime.values.secret import Secret, SecretUse
 from operad.runtime.values.text import shortened
 from operad.runtime.values.valid_json import to_json, to_text

@@ -21,8 +21,8 @@ from typing import Any, NamedTuple, Protocol, cast
 from operad.runtime.tools.tool import Tool, ToolSource
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, MissingExtraError, did_you_mean
+from operad.runtime.values.file import write_private
 from operad.runtime.values.pip import pip_install
-from operad.runtime.values.private_file import write_private
 from operad.runtime.values.secret import Secret, SecretUse, is_secret_name, missing_text
 
 FindSecret = Callable[[str], str | None]

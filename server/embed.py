@@ -1,7 +1,11 @@
-"""Workflows behind a host application: an ASGI application of the APIs and pages of `operad serve`."""
+"""Workflows behind a host application: an ASGI application of the APIs and pages of `operad serve`.
+
+The host application may authenticate users, instead of keys.
+"""
 
 from __future__ import annotations
 
+import inspect
 import time
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from functools import partial
@@ -9,13 +13,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from pydantic import JsonValue
-from starlette.requests import HTTPConnection
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import HTTPConnection, Request
 
 from operad.configs.python_reference import agent_named, agent_of
 from operad.configs.runnable import Source
 from operad.runtime.durable.restart import Restart
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import Event, OperatorFinished
+from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError
 from operad.server.api.app import Serving
 from operad.server.api.experts import Offer, by_name, python_offer
@@ -24,16 +31,21 @@ from operad.server.api.runs import Runs
 from operad.server.api.seen_runs import SeenRuns, caller_of
 from operad.server.api.served_run import ServedRun
 from operad.server.http.addresses import LOOPBACK
-from operad.server.http.auth import Auth, authenticated
 from operad.server.http.bounds import DEFAULT_BOUNDS, Bounds
 from operad.server.http.guard import read_origins
-from operad.server.http.keys import Key, read_keys
+from operad.server.http.keys import Key, User, read_keys
+from operad.server.http.problems import RefusedError, internal_error
 from operad.server.view.runs_page import MOST_LISTED, RunsPage, listed_run
 from operad.server.view.sources import LedgerSource
 from operad.server.view.sources import Source as RunSource
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
+
+
+Auth = Callable[[Any], "str | User | Awaitable[str | User | None] | None"]
+"""Function of the host application that gets a request, a `starlette.requests.Request`, and returns the name of its user,
+or a `User` with limits; or None, or raises an `HTTPException`, to refuse the request. It may be a coroutine function."""
 
 
 def asgi(
@@ -55,7 +67,7 @@ def asgi(
 
     Args:
         flow: A workflow, an expert, an operator or a function, or its reference such as ``"expert:flow"``; or several.
-        auth: Function of the host application that returns the user of a request; see `operad.server.http.auth.Auth`.
+        auth: Function of the host application that returns the user of a request; see `Auth`.
         keys: Accepted keys, instead of `auth`. Without both, only requests for this machine's own names are answered.
         db: Database of the runs; None for that of each workflow (``durable=``), or memory.
         origins: Origins, other than the application's own, whose pages may use it.
@@ -79,7 +91,7 @@ def asgi(
         hosts=None if auth or keys else LOOPBACK,
         bounds=bounds,
         origins=read_origins(origins, "origins"),
-        authenticate=partial(authenticated, auth) if auth else None,
+        authenticate=partial(_authenticated, auth) if auth else None,
     )
 
 
@@ -215,3 +227,36 @@ class ServedSource:
 
 
 _RESUMES = "a server of its workflow resumes it"
+
+_LONGEST_NAME = 200
+
+
+async def _authenticated(auth: Auth, scope: Any) -> User:
+    """Return the user of a request.
+
+    Raises:
+        RefusedError: The host application refuses the request; with its status and headers, such as a redirection to its login.
+            Or the function returned something else than a user.
+    """
+    request: HTTPConnection = Request(scope)
+    try:
+        found: Any = auth(request) if _is_async(auth) else await run_in_threadpool(auth, request)
+        if inspect.isawaitable(found):
+            found = await found
+    except HTTPException as error:
+        refused = RefusedError(error.status_code, str(error.detail))
+        refused.headers = dict(error.headers or {})
+        raise refused from error
+    if found is None:
+        refused = RefusedError(401, "no user is signed in; sign in first, in the application that serves this")
+        refused.headers.pop("WWW-Authenticate")  # which names keys
+        raise refused
+    user = User(found) if isinstance(found, str) else found
+    if not isinstance(user, User) or not 0 < len(user.name) <= _LONGEST_NAME or not user.name.isprintable():
+        wanted = f"the name of a user, of 1 to {_LONGEST_NAME} printable characters, a User, or None"
+        raise internal_error(InputError(f"auth: expected {wanted}; got {short_repr(found)}"))
+    return user
+
+
+def _is_async(auth: Auth) -> bool:
+    return inspect.iscoroutinefunction(auth) or inspect.iscoroutinefunction(getattr(auth, "__call__", None))  # noqa: B004

@@ -20,9 +20,9 @@ from operad.configs.python_reference import named_object
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.evaluators import Evaluator
 from operad.runtime.evaluation.cases import Dataset
+from operad.runtime.evaluation.checks import contains, equals
 from operad.runtime.evaluation.comparison import Comparison
 from operad.runtime.evaluation.report import EvaluationReport
-from operad.runtime.evaluation.scorers import contains, equals
 from operad.runtime.evaluation.tables import measurement_tables, report_tables
 from operad.runtime.values.errors import InputError, did_you_mean
 from operad.runtime.values.text import printable

@@ -19,8 +19,8 @@ from operad.evaluators import Evaluator
 from operad.operators import OperatorConfig
 from operad.runtime.values.document import Path_
 from operad.runtime.values.errors import InvalidError, describe
+from operad.runtime.values.json_schema import check_schema
 from operad.runtime.values.schema import AnswerSchema, SchemaMismatch
-from operad.runtime.values.schema_check import check_schema
 from operad.runtime.values.text import shortened
 
 MAX_PATTERN = 1_000

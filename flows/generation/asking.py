@@ -18,9 +18,9 @@ from operad.operators.variables import VariableType, plain
 from operad.runtime.models.prices import ListPrice
 from operad.runtime.models.turn import Price
 from operad.runtime.values.errors import InputError
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import Usage
 from operad.runtime.values.schema import object_schema
-from operad.runtime.values.schema_check import Schema
 
 MOST_QUESTIONS = 5
 """Maximum number of questions of a plan."""

@@ -38,11 +38,11 @@ from operad.flows.generation.stage import (
     texts_in,
 )
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.exchange import UnfitError, until_fit
 from operad.runtime.values.errors import AnswerError, describe
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import Job, WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import Schema
 
 __all__ = ["MendWorkflow", "PlanWorkflow"]
 

@@ -25,11 +25,11 @@ from operad.flows.repair import FORMAT, Repaired, repair_graph
 from operad.flows.repair.state import State
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.exchange import UnfitError, until_fit
 from operad.runtime.values.errors import AnswerError, describe, shorten
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.text import fence
 
 DRAFTED = "drafted"

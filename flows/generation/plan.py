@@ -15,7 +15,7 @@ from operad.flows.generation.cut_texts import still_cut, texts_at, with_whole_te
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.runtime.values.answer_json import candidates
 from operad.runtime.values.errors import did_you_mean
-from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.json_schema import Schema
 
 Change = Literal["keep", "update", "add"]
 

@@ -28,7 +28,7 @@ from operad.flows.signatures import (
     shared_params,
     signatures,
 )
-from operad.runtime.values.schema_check import Schema
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.text import cut, fence
 
 CHARACTERS_A_TOKEN = 4

@@ -14,7 +14,7 @@ from operad.flows.formats.chat2workflow_slips import SHAPE_RULES, TEXT_RULES, Sh
 from operad.flows.formats.json_text import MAX_BYTES, read_json, read_text
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph
-from operad.flows.repair import aggregators, containers, edges, names, params, references, snippets
+from operad.flows.repair import containers, edges, names, params, references, snippets
 from operad.flows.repair.names import unreadable
 from operad.flows.repair.state import Check, Mending, Proposal, Repair, Standing, State, standing_of
 from operad.operators.named_params import named_place
@@ -80,7 +80,7 @@ class Rules(NamedTuple):
 
 
 MEANING_RULES: dict[str, Mending] = {
-    "aggregator-groups": aggregators.aggregator_groups,
+    "aggregator-groups": params.aggregator_groups,
     "pairs": params.pairs,
     "cases": params.cases,
     "selectors-in-texts": references.selectors_in_texts,

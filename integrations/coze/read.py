@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, cast
 
-from operad.flows.formats.plain import plain
+from operad.flows.formats.json_text import plain
 from operad.flows.formats.shapes import Fields, texts_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec

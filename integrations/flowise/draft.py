@@ -1,4 +1,4 @@
-"""Nodes and edges of Operad while they are made from those of a file."""
+"""Nodes and edges of Operad while they are made from those of a file, whose keys become named secrets."""
 
 from __future__ import annotations
 
@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 
 from operad.flows.formats.fields import Remark
 from operad.flows.node_graph import Edge, NodeSpec
+from operad.flows.secrets import with_named_keys
+from operad.runtime.values.keys_in_text import KeyNames
 
 
 @dataclass
@@ -37,3 +39,11 @@ class Draft:
         if after:
             self.edges.append(Edge(after, spec.id, port))
         return spec.id
+
+
+def with_secrets(draft: Draft) -> tuple[Draft, dict[str, str]]:
+    """Return the nodes with the keys of requests as secrets, and the values of these secrets by name."""
+    names = KeyNames()
+    requests = [spec for spec in draft.specs.values() if spec.type == "request"]
+    draft.specs |= {spec.id: spec for spec in with_named_keys(requests, names)}
+    return draft, names.values

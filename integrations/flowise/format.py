@@ -2,7 +2,7 @@
 
 A node of Flowise becomes one node of Operad with its id, and where it does more, others before and behind it, whose ids
 begin with its own: code that computes a text, an assigner that updates the state of the flow, the answer after a last
-node. The file is kept in ``extra["flowise"]``; `write` puts changes into it.
+node. The file is kept in ``extra["flowise"]``; `_write` puts changes into it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from operad.flows.formats.format import Format, foreign, without_instructions
 from operad.flows.formats.json_text import read_text, write_json
 from operad.flows.formats.shapes import Fields, fields_of, json_or_text, list_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.integrations.flowise.draft import with_secrets
 from operad.integrations.flowise.flow_file import FlowFile, is_it, read_file
 from operad.integrations.flowise.nodes import WRITERS
 from operad.integrations.flowise.notes import read_notes
 from operad.integrations.flowise.read import read_flow
 from operad.integrations.flowise.remarks import remarks_of, same
-from operad.integrations.flowise.secrets import with_secrets
 from operad.integrations.flowise.write import NAME, Writer, title_in
 from operad.runtime.values.errors import InvalidError, Issue
 

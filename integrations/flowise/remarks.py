@@ -8,10 +8,9 @@ from operad.flows.formats.fields import Behaviour, Owner, Remark, Table, is_set,
 from operad.flows.formats.shapes import fields_of
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.flowise import kinds
-from operad.integrations.flowise.draft import Draft
+from operad.integrations.flowise.draft import Draft, with_secrets
 from operad.integrations.flowise.flow_file import FlowFile, faults
 from operad.integrations.flowise.read import read_flow
-from operad.integrations.flowise.secrets import with_secrets
 from operad.integrations.flowise.write import NAME
 from operad.runtime.values.errors import InvalidError
 

@@ -16,7 +16,7 @@ from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, fields_of, is_selector, list_of, pairs_of
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.flows.secrets import file_secrets
-from operad.integrations.flowise.draft import Draft
+from operad.integrations.flowise.draft import Draft, with_secrets
 from operad.integrations.flowise.flow_file import FlowFile, FlowNode, faults
 from operad.integrations.flowise.kinds import (
     AGENT,
@@ -41,7 +41,6 @@ from operad.integrations.flowise.nodes import WRITERS
 from operad.integrations.flowise.nodes.models import of_variable
 from operad.integrations.flowise.notes import written_note
 from operad.integrations.flowise.read import read_flow
-from operad.integrations.flowise.secrets import with_secrets
 from operad.runtime.values.errors import InvalidError
 from operad.runtime.values.secret import fill_secrets
 

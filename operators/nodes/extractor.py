@@ -14,8 +14,8 @@ from operad.operators.nodes.models import AskingNode, AskingParams, answer_of, r
 from operad.operators.variables import WITHOUT_FILES, Accepts, Selector, Text, Values, VariableType, as_text
 from operad.runtime.events import FellBack, emit
 from operad.runtime.values.errors import AnswerError, describe, did_you_mean
+from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.schema import AnswerSchema, object_schema
-from operad.runtime.values.schema_check import Schema
 from operad.runtime.values.text import whole
 
 T = VariableType

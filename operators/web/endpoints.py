@@ -14,7 +14,7 @@ from pydantic import Field
 from operad.operators.web.fetch import Guard, fetch
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.values.errors import FetchError, ModelError
-from operad.runtime.values.image import image_type
+from operad.runtime.values.file import image_type
 
 if TYPE_CHECKING:
     from openai import AsyncOpenAI

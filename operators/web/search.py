@@ -14,8 +14,8 @@ from pydantic import ConfigDict, Field
 
 from operad.operators.web.fetch import Fetched, Guard, fetch
 from operad.runtime.models.addresses import one_line, without_key
-from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import FetchError
+from operad.runtime.values.secret import ApiKey, key_text
 from operad.runtime.values.value import Value
 
 

@@ -15,8 +15,7 @@ from operad.runtime.durable.store import Store
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.work_table import Request
 from operad.runtime.events import Scope, enter
-from operad.runtime.events.interrupts import ask
-from operad.runtime.events.tool_calls import in_tool_call
+from operad.runtime.events.interrupts import ask, in_tool_call
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.observe.tracing import carried

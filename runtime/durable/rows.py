@@ -13,9 +13,9 @@ from pydantic import ValidationError
 
 from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.values.errors import InputError, OperadError
+from operad.runtime.values.json_schema import check_schema
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.questions import Question
-from operad.runtime.values.schema_check import check_schema
 
 T = TypeVar("T")
 

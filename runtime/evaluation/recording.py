@@ -9,7 +9,7 @@ from typing import Any, cast
 from operad.runtime import events
 from operad.runtime.evaluation.cases import Case
 from operad.runtime.events import Event
-from operad.runtime.events.trace import Trace
+from operad.runtime.events.context import Trace
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.step_record import StepRecord
 
@@ -40,7 +40,7 @@ def case_of(name: str, job: Job, happened: Iterable[Event], hide: Callable[[str]
         blame=() if accepted else tuple(message.blame),
         metadata={"workflow": started.workflow},
         script=tuple(_script(listed)),
-        **({"expected": _plain(message.value)} if accepted else {}),
+        **({"expected": json.loads(json.dumps(message.value, default=str))} if accepted else {}),
     )
     return Case.model_validate(_hidden(case.as_dict(), hide))
 
@@ -101,10 +101,6 @@ def _arguments(text: str) -> Any:
         return json.loads(text) if text else {}
     except ValueError:
         return text
-
-
-def _plain(value: Any) -> Any:
-    return json.loads(json.dumps(value, default=str))
 
 
 def _hidden(value: Any, hide: Callable[[str], str]) -> Any:

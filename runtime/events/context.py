@@ -1,4 +1,4 @@
-"""Context of the current code in a run, and events emitted from there.
+"""Context of the current code in a run, events emitted from there, and the trace of an operator that they leave.
 
 Code inside an operator, a reasoner or a tool calls `emit(TokenStreamed(text="…"))`; its run, the operator's path,
 the round, the attempt, the time and a sequence number are filled in. Outside a run `emit` does nothing, and in a run
@@ -8,6 +8,7 @@ without listeners it only adds up usage.
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, contextmanager
 from contextvars import ContextVar
@@ -17,27 +18,93 @@ from msgspec import Struct
 from pydantic import JsonValue
 
 from operad.runtime.events.log import RunLog
-from operad.runtime.events.trace import NO_INNER, NOTED, Trace
 from operad.runtime.events.types import (
+    CacheHit,
     Event,
+    EvidenceCut,
     FellBack,
     Interrupted,
+    KnowledgeRetrieved,
     ModelAnswered,
     ModelAsked,
     OperatorRetried,
     Resumed,
     ThinkingStreamed,
     TokenStreamed,
+    ToolCalled,
+    ToolReturned,
 )
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage
-from operad.runtime.values.step_record import StepRecord
+from operad.runtime.values.step_record import StepRecord, ToolUse
 
 if TYPE_CHECKING:
     from operad.runtime.policies.deadline import Deadline
     from operad.runtime.policies.limits import Limiter, Place, SharedLimits
     from operad.runtime.policies.policy import Budget
     from operad.runtime.values.questions import Question, Questions
+
+
+MOST_CALLS = 100
+"""Maximum number of tool calls of an operator that are kept."""
+
+MORE_CALLS = f"only the first {MOST_CALLS} are kept"
+
+CACHED = "the result is from the cache"
+
+
+class Trace:
+    """Trace of an attempt of an operator.
+
+        trace = Trace()
+        trace.note(ToolCalled(call_id="1", tool="search", arguments={"claim": "The moon has air."}))
+        trace.note(ToolReturned(call_id="1", tool="search", result="It has none.", failed=False, seconds=0.1))
+        print(*trace.calls)  # search({"claim": "The moon has air."}): It has none.
+
+    Attributes:
+        calls: Tool calls of the operator, in the order in which they ended; the first `MOST_CALLS`.
+        calls_missing: Why calls are missing; empty if all are there.
+        passages: Source and text of the passages that the operator retrieved.
+        cut: For an evaluator: ids of the operators of which it was shown a part only.
+        exchange: Conversation with the model that gave the answer, an `Exchange`; None if it is not kept.
+        inner: Outcomes of the workflows that ran inside the operator, by the last step of their paths.
+    """
+
+    __slots__ = ("_arguments", "calls", "calls_missing", "cut", "exchange", "inner", "passages")
+
+    def __init__(self) -> None:
+        self.calls: list[ToolUse] = []
+        self.calls_missing = ""
+        self.passages: tuple[tuple[str, str], ...] = ()
+        self.cut: tuple[str, ...] = ()
+        self.exchange: Any = None
+        self.inner: dict[str, Any] = {}
+        self._arguments: dict[str, str] = {}
+
+    def note(self, event: Event) -> None:
+        """Note what an event of the operator tells."""
+        if isinstance(event, ToolCalled):
+            self._arguments[event.call_id] = json.dumps(event.arguments, ensure_ascii=False, default=str)
+        elif isinstance(event, ToolReturned):
+            arguments = self._arguments.pop(event.call_id, "")
+            if len(self.calls) == MOST_CALLS:
+                self.calls_missing = MORE_CALLS
+                return
+            use = ToolUse(tool=event.tool, arguments=arguments, result=event.result, failed=event.failed)
+            self.calls.append(use)
+        elif isinstance(event, KnowledgeRetrieved):
+            self.passages += tuple(zip(event.sources, event.texts, strict=False))
+        elif isinstance(event, EvidenceCut):
+            self.cut = tuple(event.operators)
+        elif isinstance(event, CacheHit):
+            self.calls_missing = CACHED
+
+
+_NOTED = (ToolCalled, ToolReturned, KnowledgeRetrieved, EvidenceCut, CacheHit)
+"""Events that a trace notes."""
+
+NO_INNER: Mapping[str, Any] = {}
+"""No outcomes of workflows inside an operator."""
 
 
 class StepJournal(Protocol):
@@ -241,7 +308,7 @@ class Scope(Struct, kw_only=True, eq=False):
             self.kept.append(event)
         if isinstance(event, OperatorRetried | FellBack):
             self.trace = None
-        elif isinstance(event, NOTED):
+        elif isinstance(event, _NOTED):
             self.traced().note(event)
         self.run.log.write(event, self.path, self.operator_id, self.round, self.attempt)
 

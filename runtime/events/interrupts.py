@@ -1,4 +1,4 @@
-"""Questions to a person in the middle of a run.
+"""Questions to a person in the middle of a run, and the tool calls to which questions belong.
 
 `interrupt` waits inside the operator that asks, so the operator continues after the call and repeats no work. Meanwhile
 its time limits are paused, its place among the concurrent operators is free for others, and all operators that do not
@@ -8,20 +8,21 @@ depend on it go on.
 from __future__ import annotations
 
 import asyncio
+import hashlib
 import json
 from collections.abc import Coroutine, Generator, Mapping, Sequence
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, contextmanager
+from contextvars import ContextVar
 from itertools import chain, count
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from operad.runtime import events
-from operad.runtime.events.tool_calls import current_tool_call
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.form_text import TYPE_WORDS
+from operad.runtime.values.json_schema import ANSWER_BY, check_schema
 from operad.runtime.values.output import Output, is_type
 from operad.runtime.values.questions import Question
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import ANSWER_BY, check_schema
 
 if TYPE_CHECKING:
     from typing_extensions import TypeForm
@@ -123,7 +124,7 @@ async def _interrupt(question: str, schema: Any, answer_by: Sequence[str]) -> An
 def content_of(question: Question) -> tuple[str, str, str]:
     """Return what the answer to a question refers to: its text, the form of the answer, and the current tool call."""
     form = json.dumps(question.schema_) if question.schema_ is not None else ""
-    return question.text, form, current_tool_call()
+    return question.text, form, _current_tool_call()
 
 
 async def _identified(scope: events.Scope, question: Question) -> Question:
@@ -218,3 +219,44 @@ def _form(schema: Mapping[str, Any] | str | None) -> dict[str, Any] | None:
         )
         raise InvalidError("the schema of a question", [issue])
     return form
+
+
+_current_call: ContextVar[str] = ContextVar("operad_tool_call", default="")
+_model: ContextVar[object] = ContextVar("operad_tool_call_model", default=None)
+
+
+def _current_tool_call() -> str:
+    """Return the tool call for which the current code runs, as `tool_call_of` names it; empty outside of one."""
+    return _current_call.get()
+
+
+def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
+    """Return the name of a call: the tool, and a digest of the arguments and of the call around it.
+
+    A model that is asked again after a restart may order its calls otherwise, and endpoints give them other ids; so a
+    call is known by its content.
+    """
+    text = json.dumps([_current_call.get(), tool, dict(arguments)], sort_keys=True, default=str)
+    return f"{tool}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+
+
+def model_of_tool_call() -> object:
+    """Return the model that makes the tool call for which the current code runs; None if no model makes it."""
+    return _model.get()
+
+
+def is_cancelled() -> bool:
+    """Return True if the current task is being cancelled; False if only a task that a tool awaits was cancelled."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
+
+
+@contextmanager
+def in_tool_call(call: str, model: object = None) -> Generator[None, None, None]:
+    """Run the block for a tool call of a model, to which the questions that it asks belong."""
+    tokens = _current_call.set(call), _model.set(model)
+    try:
+        yield
+    finally:
+        _current_call.reset(tokens[0])
+        _model.reset(tokens[1])

@@ -12,8 +12,8 @@ from urllib.parse import unquote
 from pydantic import TypeAdapter, ValidationError
 
 from operad.runtime.events import Scope, current_scope
+from operad.runtime.events.interrupts import current_tool_call
 from operad.runtime.events.repeat import Repeat, repeating
-from operad.runtime.events.tool_calls import current_tool_call
 from operad.runtime.values.message import WorkflowMessage
 
 T = TypeVar("T")

@@ -12,8 +12,7 @@ from urllib.parse import urlsplit
 
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_stream import ChatStream
-from operad.runtime.models.endpoint import OPENAI_URL, Endpoint
-from operad.runtime.models.event_stream import asked_stream, events_of
+from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, asked_stream, events_of
 from operad.runtime.models.messages import Blob, Message, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.thinking_tags import closing

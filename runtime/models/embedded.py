@@ -28,8 +28,7 @@ from pydantic import Field, JsonValue, field_validator
 
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_completions import ChatProtocol
-from operad.runtime.models.chat_model import ChatModel
-from operad.runtime.models.model import Model
+from operad.runtime.models.model import ChatModel, Model
 from operad.runtime.models.names import Located
 from operad.runtime.models.profiles import Profile
 from operad.runtime.models.turn import Price

@@ -1,4 +1,4 @@
-"""Endpoints of OpenAI's protocol: connections, retries, and errors."""
+"""Endpoints of OpenAI's protocols: connections, retries, errors, limits of their answers, and streams of events."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import random
 import re
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterator, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import cache, partial
@@ -30,19 +30,18 @@ from operad.runtime.models.addresses import (
     without_login,
 )
 from operad.runtime.models.chat_stream import ProtocolError
-from operad.runtime.models.http_hooks import limit_size, refuse_other_origin, remove_headers
 from operad.runtime.models.names import OPENAI, Located, key_fault, locate, vendor_at
 from operad.runtime.policies.deadline import Deadline, within
 from operad.runtime.policies.policy import Timeout
-from operad.runtime.values.api_key import ApiKey, key_text
 from operad.runtime.values.errors import InputError, ModelError, PromptTooLongError, RequestError, describe
+from operad.runtime.values.secret import ApiKey, key_text
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
     import ssl
     from typing import Self
 
-    from openai import APIError, AsyncOpenAI
+    from openai import APIError, AsyncOpenAI, AsyncStream
 
 
 FILTER_CODES = ("content_filter", "content_policy_violation")
@@ -246,14 +245,14 @@ class Endpoint(Value):
         http = DefaultAsyncHttpxClient(**http_options(address))
         client = AsyncOpenAI(
             base_url=address,
-            api_key=key or "none",  # it wants one; `remove_headers` keeps it from being sent
+            api_key=key or "none",  # it wants one; `_remove_headers` keeps it from being sent
             timeout=self.timeout,
             max_retries=0,  # `_send` retries, and emits events
             default_headers=login,
             http_client=http,
         )
         http.event_hooks = {
-            "request": [partial(remove_headers, unsent), partial(refuse_other_origin, self.describe())],
+            "request": [partial(_remove_headers, unsent), partial(refuse_other_origin, self.describe())],
             "response": [partial(limit_size, self.describe())],
         }
         return client
@@ -489,3 +488,153 @@ def _remove_key(error: APIError, key: str) -> None:
     for name in ("message", "body", "code", "param", "type"):
         setattr(error, name, clean(getattr(error, name)))
     error.args = tuple(map(clean, error.args))
+
+
+MOST_BYTES = 2**27
+"""Maximum size of an answer in bytes, uncompressed; reading stops beyond it."""
+
+_BEGINNING = 2**16
+"""Number of bytes kept from the beginning of an answer, to describe an invalid one."""
+
+
+async def _remove_headers(names: Sequence[str], request: Any) -> None:
+    """Remove headers from a request."""
+    for name in names:
+        request.headers.pop(name, None)
+
+
+async def refuse_other_origin(model: str, request: Any) -> None:
+    """Refuse a redirect to another origin than the endpoint's, because it would carry the key and the prompt there.
+
+    The origin is kept in the ``extensions`` of the request, which those that follow redirects take over.
+
+    Raises:
+        ModelError: A redirect leads to another origin.
+    """
+    url = request.url
+    origin = (url.scheme, url.host, url.port)
+    if request.extensions.setdefault("operad_origin", origin) != origin:
+        target = without_login(str(url.copy_with(path="/", query=None, fragment=None))).rstrip("/")
+        raise ModelError(
+            f"{model} redirects to {target}, and neither the prompt nor the key is sent to another origin; "
+            "if that is where the endpoint is, write its address as the base URL"
+        )
+
+
+async def replace_headers(names: Sequence[str], headers: Mapping[str, str], request: Any) -> None:
+    """Remove headers from a request, and set others."""
+    await _remove_headers(names, request)
+    request.headers.update(headers)
+
+
+async def limit_size(model: str, response: Any) -> None:
+    """Limit the size of a response, uncompressed, to `MOST_BYTES`; reading beyond it raises ModelError.
+
+    The beginning of the response is kept in its ``extensions``, for `beginning`.
+    """
+    aiter_unlimited = response.aiter_bytes
+    beginning_bytes = response.extensions["operad"] = bytearray()
+
+    async def aiter_bytes(chunk_size: int | None = None) -> AsyncGenerator[bytes, None]:
+        size = 0
+        async for part in aiter_unlimited(chunk_size):
+            size += len(part)
+            if len(beginning_bytes) < _BEGINNING:
+                beginning_bytes.extend(part[: _BEGINNING - len(beginning_bytes)])
+            if size > MOST_BYTES:
+                raise ModelError(f"the answer of {model} is larger than the maximum of {MOST_BYTES:,} bytes")
+            yield part
+
+    response.aiter_bytes = aiter_bytes
+
+
+def beginning(response: Any) -> str:
+    """Return the beginning of a response that has been read, as text."""
+    return bytes(response.extensions.get("operad", b"")).decode("utf-8", "replace").strip()
+
+
+async def asked_stream(
+    endpoint: Endpoint, client: AsyncOpenAI, path: str, body: Mapping[str, Any]
+) -> AsyncStream[object]:
+    """Send a request once, and return the stream of its answer.
+
+    Raises:
+        ModelError: The request failed.
+    """
+    from openai import AsyncStream
+
+    # Not the methods of `client`, which create objects of openai's types: that costs more than the rest of a call.
+    ask = partial(client.post, path, cast_to=object, body=body, stream=True, stream_cls=AsyncStream[object])
+    return await endpoint.asked(ask, client.api_key)
+
+
+async def events_of(
+    endpoint: Endpoint, client: AsyncOpenAI, stream: AsyncStream[object], content: str
+) -> AsyncGenerator[Any, None]:
+    """Yield the events of an answer, parsed, as they arrive. Closing the generator ends the request.
+
+    Args:
+        stream: The stream, which is closed at the end.
+        content: Field of an answer that has the content, for errors.
+
+    Raises:
+        ModelError: The answer breaks off, or is not a stream of JSON.
+    """
+    try:
+        is_empty = True
+        async with stream:
+            async for event in stream:
+                is_empty = False
+                yield event
+        if is_empty:
+            raise _no_stream_error(endpoint, without_key(beginning(stream.response), client.api_key), content)
+    except ModelError:
+        raise
+    except (ValueError, RecursionError) as error:
+        raise endpoint.protocol_error("it sent something that is not JSON") from error
+    except Exception as error:
+        failure = endpoint.broken_off_error(error, client.api_key)  # removes the key
+        sent: Any = getattr(error, "body", None)  # of an error that the endpoint sent as an event
+        if isinstance(sent, Mapping):
+            failure = failure_of(endpoint, cast("Mapping[str, Any]", sent), client.api_key)
+        raise failure from error
+
+
+def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelError:
+    """Return the error for an answer that the endpoint ended with an error, by its `code` and `message`.
+
+    Args:
+        error: The error, as the endpoint sent it.
+        key: API key of the request, which is removed.
+    """
+    model, code = endpoint.describe(), str(error.get("code") or "")
+    message = one_line(without_key(str(error.get("message") or code), key))
+    if is_too_long(error, message):
+        return endpoint.too_long_error(message)
+    if "policy" in code or "content_filter" in code:
+        return RequestError(
+            f"{model}: its content filter stopped the answer: {message}; change the prompt or the filter"
+        )
+    if _FAULT_OF_REQUEST.search(code):
+        return RequestError(f"{model} rejects the request: {message}")
+    if code == "insufficient_quota":
+        return ModelError(f"{model} has no quota left: {message}")
+    return ModelError(f"{model} broke off its answer: {message}; try again", transient=True)
+
+
+_FAULT_OF_REQUEST = re.compile("invalid|image|unsupported")
+"""Codes of errors for which the request is at fault."""
+
+
+def _no_stream_error(endpoint: Endpoint, text: str, content: str) -> ModelError:
+    """Return the error for an answer that is not a stream of events."""
+    if page := described_page(text):
+        return endpoint.protocol_error(f"it answered with {page}")
+    if not text.startswith("{"):
+        return endpoint.protocol_error(f"its answer holds no {content}")
+    if re.search(rf'"{content}"\s*:', text):
+        return ModelError(
+            f"{endpoint.describe()} answered with plain JSON instead of a stream of events; "
+            'the endpoint must take `"stream": true`'
+        )
+    return endpoint.protocol_error(f"it answered with plain JSON: {one_line(text)}")

@@ -1,4 +1,4 @@
-"""Models: what they are, where they are, and what every call of one goes through."""
+"""Models: what they are, where they are, what every call of one goes through, and what a client of a vendor must do."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import hashlib
 import json
 import logging
 import os
+import re
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, TypeVar
+from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, finalize, ref
 
 from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter
@@ -29,9 +31,7 @@ from operad.runtime.events import (
 )
 from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.models.addresses import is_loopback, one_line
-from operad.runtime.models.api import Api, advice_on, assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
-from operad.runtime.models.chat_model import ChatModel
 from operad.runtime.models.endpoint import Endpoint
 from operad.runtime.models.messages import Message, shown_messages
 from operad.runtime.models.names import Located
@@ -50,7 +50,6 @@ from operad.runtime.values.schema import AnswerSchema
 if TYPE_CHECKING:
     from typing import Self
 
-    from operad.runtime.models.chat_model import ChatModel
     from operad.runtime.models.names import Located
     from operad.runtime.models.prices import ListPrice
     from operad.runtime.models.turn import Price
@@ -59,6 +58,45 @@ if TYPE_CHECKING:
 M = TypeVar("M")
 
 _TURN = TypeAdapter(Completion)
+
+
+Api = Literal["chat-completions", "responses"]
+"""Protocol of an endpoint."""
+
+
+class ChatModel(Protocol):
+    """A client of a model, for one event loop.
+
+    Limits, budgets, prices, retries, timeouts and events are not its business: `Model` sees to them for every client.
+    """
+
+    def stream(
+        self,
+        messages: Sequence[Message],
+        *,
+        tools: Sequence[Tool] = (),
+        tool_choice: ToolChoice = "auto",
+        output: AnswerSchema | None = None,
+        settings: ModelSettings = NO_SETTINGS,
+    ) -> AsyncGenerator[Delta | Completion, None]:
+        """Yield pieces of the next turn as they arrive, and its completion at the end. Closing it ends the request.
+
+        Args:
+            messages: The conversation so far. Results stand in the message after their calls.
+            tools: Tools that the model may call.
+            tool_choice: ``none`` forbids calls in this turn; the tools are still described.
+            output: Form of the answer, an object, which the vendor is to enforce; None for text.
+            settings: Settings of the call.
+
+        Raises:
+            ModelError: The model cannot be reached, fails, or breaks off; `transient` if the same call may succeed later.
+            RequestError: The vendor rejects this request.
+        """
+        ...
+
+    async def aclose(self) -> None:
+        """Close the connections."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -479,7 +517,7 @@ class Model(Endpoint):
         return self.api or assumed_api(self.base_url or "")
 
     def _advice(self, status: int, code: str, message: str) -> str:
-        return advice_on(self._protocol, status, code, message)
+        return _advice_on(self._protocol, status, code, message)
 
     async def _connection(self) -> Connection[Self]:
         """Return the connection of the running event loop to the endpoint; open it on first use."""
@@ -539,3 +577,55 @@ def _say_unpriced(description: str) -> None:
     _logger.warning(
         "%s: its price is unknown, so its calls do not count in costs; give it one: %s", description, SET_PRICE
     )
+
+
+_RESPONSES_HOSTS = re.compile(
+    r"([\w-]+\.)?api\.openai\.com|[\w.-]+\.(openai\.azure|cognitiveservices\.azure|services\.ai\.azure)\.(com|us|cn)",
+    re.IGNORECASE,
+)
+_ASKS_FOR_RESPONSES = re.compile(r"/responses\b|\bresponses (api|endpoint)\b", re.IGNORECASE)
+_ASKS_FOR_CHAT = re.compile(r"chat[/ _.-]?completions|\bresponses (api|endpoint)\b", re.IGNORECASE)
+_UNKNOWN_MODEL = re.compile("model_not_found|DeploymentNotFound", re.IGNORECASE)
+
+
+def assumed_api(base_url: str) -> Api:
+    """Return the protocol of an endpoint by its address: responses at OpenAI and Azure OpenAI, otherwise chat completions.
+
+    Azure has addresses of a single deployment, too, which speak chat completions alone.
+    """
+    try:
+        parts = urlsplit(base_url)
+        has_responses = _RESPONSES_HOSTS.fullmatch(parts.hostname or "") and "/deployments/" not in parts.path
+    except ValueError:  # an invalid address, which the client reports
+        has_responses = False
+    return "responses" if has_responses else "chat-completions"
+
+
+_SETTINGS = {
+    re.compile(
+        "response_format|json_schema"
+    ): "if this endpoint has no JSON Schemas, set the model's `structured` to False",
+    re.compile("tools|tool[_ ]choice"): "if this endpoint has no tool calls, set the model's `tools` to 'constrained'",
+}
+"""Setting of the model that avoids a field of a request, by the words of an endpoint that rejects the field."""
+
+
+def _advice_on(api: Api, status: int, code: str, message: str) -> str:
+    """Return advice on an error that a setting of the model avoids; empty for other errors.
+
+    Args:
+        api: The protocol of the request.
+        status: HTTP status of the answer.
+        code: Error code of the endpoint; may be empty.
+        message: Error message of the endpoint.
+    """
+    if status in (403, 429) or status >= 500 or _UNKNOWN_MODEL.search(code):
+        return ""
+    if api == "chat-completions" and _ASKS_FOR_RESPONSES.search(message):
+        return "the model needs the responses protocol: set its `api` to 'responses', as in Model(…, api=\"responses\")"
+    if api == "responses" and (status in (404, 405) or _ASKS_FOR_CHAT.search(message)):
+        return (
+            "if this endpoint or model does not have the responses protocol, set the model's `api` to "
+            "'chat-completions', as in Model(…, api=\"chat-completions\")"
+        )
+    return next((advice for words, advice in _SETTINGS.items() if words.search(message)), "")

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import JsonValue
 
 from operad.runtime.models.settings import ModelSettings
-from operad.runtime.values.image import IMAGE_TYPES, PDF
+from operad.runtime.values.file import IMAGE_TYPES, PDF
 
 Thinks = Literal["never", "on request", "by default", "always"]
 """Reasoning of a model before it answers, and the possibility to turn it off."""

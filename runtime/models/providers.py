@@ -17,8 +17,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from operad.runtime.models.addresses import MIN_KEY, described_page, one_line, split_login, without_key, without_login
 from operad.runtime.models.chat_completions import is_object
-from operad.runtime.models.endpoint import Endpoint, http_options
-from operad.runtime.models.http_hooks import beginning, limit_size, refuse_other_origin, replace_headers
+from operad.runtime.models.endpoint import (
+    Endpoint,
+    beginning,
+    http_options,
+    limit_size,
+    refuse_other_origin,
+    replace_headers,
+)
 from operad.runtime.models.messages import (
     Blob,
     Message,

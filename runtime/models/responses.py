@@ -15,8 +15,7 @@ from urllib.parse import urlsplit
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_completions import EFFORTS, is_object
 from operad.runtime.models.chat_stream import tokens_in
-from operad.runtime.models.endpoint import Endpoint, message_of
-from operad.runtime.models.event_stream import asked_stream, events_of, failure_of
+from operad.runtime.models.endpoint import Endpoint, asked_stream, events_of, failure_of, message_of
 from operad.runtime.models.messages import (
     Blob,
     Message,

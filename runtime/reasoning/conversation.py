@@ -21,15 +21,14 @@ from operad.runtime.events import (
     ToolReturned,
     emit,
 )
+from operad.runtime.events.interrupts import in_tool_call, is_cancelled, tool_call_of
 from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.events.run_context import lacks_deps
-from operad.runtime.events.tool_calls import in_tool_call, is_cancelled, tool_call_of
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.turn import Completion, with_new_ids
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
-from operad.runtime.reasoning.exchange import Exchange
+from operad.runtime.reasoning.exchange import Exchange, UnfitError, until_fit
 from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.tool_results import MAX_RESULT, NO_RESULTS, READ_MORE, ToolResults
 from operad.runtime.tools.tool import Tool
@@ -43,7 +42,7 @@ from operad.runtime.values.errors import (
     did_you_mean,
     internal_text,
 )
-from operad.runtime.values.image import MAX_IMAGE_BYTES, media_type_of
+from operad.runtime.values.file import MAX_IMAGE_BYTES, media_type_of
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import told
 from operad.runtime.values.schema import AnswerSchema, Schema, SchemaMismatch, object_schema

@@ -7,9 +7,9 @@ from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from operad.runtime.reasoning.exchange import Exchange, Rejection
-from operad.runtime.reasoning.message_text import is_of_map, items_of, pieces_of, text_of
 from operad.runtime.values.fault import Fault
 from operad.runtime.values.message import WorkflowMessage
+from operad.runtime.values.model_text import is_of_map, items_of, pieces_of, text_of
 from operad.runtime.values.step_record import StepRecord, ToolUse
 from operad.runtime.values.text import cut, fence
 

@@ -11,10 +11,10 @@ from operad.runtime.knowledge.knowledge import Insight, Passage
 from operad.runtime.models.messages import Message
 from operad.runtime.reasoning.evidence import Evidence, evidence, last_verdict, what_changed
 from operad.runtime.reasoning.exchange import rejection_text
-from operad.runtime.reasoning.message_text import as_json, text_of
 from operad.runtime.reasoning.shown_files import ShownFiles
 from operad.runtime.reasoning.task import Example, Task
 from operad.runtime.values.message import SubJob, Turn, WorkflowMessage, WorkflowStatus
+from operad.runtime.values.model_text import as_json, text_of
 from operad.runtime.values.text import BACKTICKS, fence
 
 _logger = logging.getLogger(__name__)
@@ -117,7 +117,11 @@ def render(
         sections.append(("Examples", "\n\n".join(map(_example_text, task.examples))))
         fixed, guide, varying = "", "", f"{task.instruction.strip()}\n\n{task.guide}".strip()
     else:
-        examples = [message for example in task.examples for message in _example_turns(example)]
+        examples = [
+            message
+            for example in task.examples
+            for message in (Message.user(example.input), Message.assistant(example.output))
+        ]
     sections += [("Instruction", varying), ("Form of the answer", schema)]
     filled = [(title, text.strip()) for title, text in sections if text.strip()]
     # A goal alone needs no heading and no rule for fences, and looks like the inputs of the examples.
@@ -175,10 +179,6 @@ def _is_in(message: WorkflowMessage, shown: Collection[tuple[str, str]]) -> bool
     """Return True if an instruction shows a message, which has no verdict."""
     is_verdict = message.status is not WorkflowStatus.SUCCESS or message.evaluation or message.lesson
     return not is_verdict and ("operator" if message.over is None else "item", message.operator_id) in shown
-
-
-def _example_turns(example: Example) -> tuple[Message, Message]:
-    return Message.user(example.input), Message.assistant(example.output)
 
 
 def _example_text(example: Example) -> str:

@@ -15,10 +15,9 @@ from operad.runtime.events import MaxTurnsReached, TaskBuilt, current_scope, emi
 from operad.runtime.models.messages import Message
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
 from operad.runtime.reasoning.conversation import Conversation, Form
 from operad.runtime.reasoning.evidence import prompt_budget
-from operad.runtime.reasoning.exchange import rejection_text
+from operad.runtime.reasoning.exchange import UnfitError, rejection_text, until_fit
 from operad.runtime.reasoning.prompt import MATERIAL_BUDGET, has_long_job, render
 from operad.runtime.reasoning.task import Task
 from operad.runtime.tools.tool import Tool

@@ -7,8 +7,7 @@ from collections.abc import Collection, Iterable
 
 from operad.runtime.models.messages import Blob
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.image import IMAGE_TYPES, PDF, read_for_model
+from operad.runtime.values.file import IMAGE_TYPES, PDF, FileDescriptor, read_for_model
 from operad.runtime.values.text import cut, fence
 
 _logger = logging.getLogger(__name__)

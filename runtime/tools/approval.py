@@ -15,8 +15,8 @@ from operad.runtime.events.run_context import RunContext
 from operad.runtime.tools.signature import is_context
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InputError, InvalidError, ToolError, did_you_mean, shorten
+from operad.runtime.values.json_schema import APPROVAL, Schema, check_schema
 from operad.runtime.values.questions import approved_call
-from operad.runtime.values.schema_check import APPROVAL, Schema, check_schema
 
 Approve = StrictBool | list[StrictStr] | Callable[..., bool | Awaitable[bool]]
 """True to ask a person before each call of a tool; the names of the people who may allow it; or a function that takes arguments of the call by name, and the

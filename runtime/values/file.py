@@ -1,4 +1,7 @@
-"""Files: those of jobs, described by reference and read late and within limits, and files written as a whole."""
+"""Files: those of jobs, described by reference and read late and within limits, and files written as a whole.
+
+Models take images and PDF documents as they are; these are recognised by their first bytes.
+"""
 
 from __future__ import annotations
 
@@ -188,18 +191,36 @@ def write_whole(path: str, data: bytes) -> None:
             target.write_bytes(data)
             return
         mode = target.stat().st_mode & 0o777 if target.exists() else 0o666 & ~_umask()
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(data)
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(target)
-        except BaseException:
-            with suppress(OSError):
-                Path(temporary).unlink()
-            raise
+        _replace(target, data, mode)
     except (OSError, RuntimeError, ValueError) as error:  # the home of an unknown user; a zero byte
         raise unwritable(path, error) from error
+
+
+def write_private(path: Path, text: str) -> None:
+    """Write a file atomically, which only its owner can read, such as keys and decisions of trust; its folder is made.
+
+    Raises:
+        InputError: The file cannot be written.
+    """
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        _replace(path, text.encode(), 0o600)
+    except OSError as error:
+        raise unwritable(str(path), error) from error
+
+
+def _replace(target: Path, data: bytes, mode: int) -> None:
+    """Replace a file by a new one with these permissions, or raise and leave nothing behind."""
+    handle, temporary = tempfile.mkstemp(prefix=f".{target.name[:50]}.", dir=target.parent)
+    try:
+        with os.fdopen(handle, "wb") as stream:
+            stream.write(data)
+        Path(temporary).chmod(mode)
+        Path(temporary).replace(target)
+    except BaseException:
+        with suppress(OSError):
+            Path(temporary).unlink()
+        raise
 
 
 def unwritable(path: str, error: Exception) -> InputError:
@@ -215,3 +236,44 @@ def _umask() -> int:
     mask = os.umask(0)
     os.umask(mask)
     return mask
+
+
+IMAGE_TYPES = ("image/png", "image/jpeg", "image/gif", "image/webp")
+"""Image types that models accept."""
+
+PDF = "application/pdf"
+"""Type of the documents that models accept."""
+
+MAX_IMAGE_BYTES = 10 * 2**20
+"""Maximum size of an image or a document for a model, in bytes."""
+
+
+def image_type(data: bytes) -> str:
+    """Return the MIME type of an image, one of `IMAGE_TYPES`, by its first bytes; empty for other data."""
+    if data.startswith(b"\x89PNG\r\n\x1a\n"):
+        return "image/png"
+    if data.startswith(b"\xff\xd8\xff"):
+        return "image/jpeg"
+    if data.startswith((b"GIF87a", b"GIF89a")):
+        return "image/gif"
+    return "image/webp" if data.startswith(b"RIFF") and data[8:12] == b"WEBP" else ""
+
+
+def media_type_of(data: bytes) -> str:
+    """Return the MIME type of an image or a PDF document by its first bytes; empty for other data."""
+    return PDF if data.startswith(b"%PDF-") else image_type(data)
+
+
+def read_for_model(file: FileDescriptor) -> tuple[bytes, str]:
+    """Return the image or the PDF document in a file, and its MIME type.
+
+    Raises:
+        InputError: The file cannot be read, is larger than `MAX_IMAGE_BYTES`, or is not of a supported type.
+    """
+    data = file.read_bytes(MAX_IMAGE_BYTES)
+    if not (mime_type := media_type_of(data)):
+        wanted = (
+            "a PDF document" if file.mime_type == PDF else "an image of a supported type; convert it to PNG or JPEG"
+        )
+        raise InputError(f"{file.path}: is not {wanted}")
+    return data, mime_type

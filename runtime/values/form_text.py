@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn, TypeGuard, cast
 from operad.runtime.values.answer_json import refuse_constant, unfenced
 from operad.runtime.values.base_errors import InvalidError, Issue
 from operad.runtime.values.document import YamlValues, parse_words
-from operad.runtime.values.schema_check import Schema, holds_more_than, without_middle
+from operad.runtime.values.json_schema import Schema, holds_more_than, without_middle
 from operad.runtime.values.yaml_faults import syntax_fault
 
 MAX_TEXT = 64 * 2**10

@@ -10,9 +10,9 @@ from typing import Any, cast
 from pydantic import JsonValue
 
 from operad.runtime.values.base_errors import InvalidError, Issue
+from operad.runtime.values.json_schema import ANSWER_BY, APPROVAL
 from operad.runtime.values.near_names import did_you_mean
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import ANSWER_BY, APPROVAL
 from operad.runtime.values.value import Value
 
 

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, Any, cast
 from operad.runtime.values.answer_json import candidates, readings, unfenced, values_alone, without_half_escapes
 from operad.runtime.values.base_errors import AnswerError
 from operad.runtime.values.form_text import Written, read_form, schema_of_form
-from operad.runtime.values.json_schema import EndlessSchemaError, of_meant_branch, schema_errors, validator_of
-from operad.runtime.values.schema_check import (
+from operad.runtime.values.json_schema import (
     MAX_ERRORS,
+    EndlessSchemaError,
     Schema,
     check_schema,
     invalid_schema,
     is_strict,
+    of_meant_branch,
+    schema_errors,
+    validator_of,
     without_middle,
 )
 

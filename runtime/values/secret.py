@@ -1,4 +1,4 @@
-"""Named secrets: references to keys in texts, and places of texts that hold keys.
+"""Named secrets: references to keys in texts, and places of texts that hold keys; and keys that a program gives.
 
 A text names a secret as ``{{secret.SHOP_API_KEY}}``. Everything that is stored, shown or compared is the text with the
 name; the value is filled in when a request is sent (`operad.operators.secrets`).
@@ -11,8 +11,10 @@ import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from html import escape
-from typing import NamedTuple, cast
+from typing import Annotated, NamedTuple, cast
 from urllib.parse import quote, quote_plus
+
+from pydantic import BeforeValidator, SecretStr
 
 HIDDEN = "[hidden]"
 """Replacement of secret values in texts."""
@@ -24,6 +26,23 @@ _NAME = "[A-Za-z_][A-Za-z0-9_]{0,99}"
 _FULL_NAME = re.compile(_NAME)
 _REFERENCE = re.compile(r"\{\{\s*secret\.(" + _NAME + r")\s*\}\}")
 _ANY_REFERENCE = re.compile(r"\{\{[^{}]*\}\}")
+
+
+def _as_secret(key: object) -> object:
+    return SecretStr(key) if isinstance(key, str) else key
+
+
+ApiKey = Annotated[SecretStr | str, BeforeValidator(_as_secret)]
+"""An API key, given as text or `SecretStr`, and stored as a `SecretStr`, which hides it in `repr` and logs."""
+
+
+def key_text(key: SecretStr | str | None) -> str:
+    """Return the text of a key; empty for None.
+
+    >>> key_text(SecretStr("sk-1"))
+    'sk-1'
+    """
+    return key.get_secret_value() if isinstance(key, SecretStr) else key or ""
 
 
 class Secret(NamedTuple):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import nullcontext, suppress
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from hashlib import sha256
@@ -17,6 +17,7 @@ from pydantic_core import to_json, to_jsonable_python
 from typing_extensions import TypedDict
 
 from operad.runtime.evaluation.cases import Case, CasesLike, Dataset
+from operad.runtime.evaluation.checks import equals
 from operad.runtime.evaluation.report import EvaluationReport
 from operad.runtime.evaluation.results import (
     EvaluatorResult,
@@ -26,16 +27,16 @@ from operad.runtime.evaluation.results import (
     process_concurrently,
     stored_results,
 )
-from operad.runtime.evaluation.scorers import equals
 from operad.runtime.events import Event, current_scope
 from operad.runtime.graph.call import ReasonerLike
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import Function, is_executable
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import BaseOperator
+from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import check_positive
-from operad.runtime.reasoning.reasoner import Reasoner
-from operad.runtime.testing.recorded_answers import recorded_answers
+from operad.runtime.reasoning.reasoner import Reasoner, SoleReasoner
+from operad.runtime.testing.scripted_model import ScriptedModel
 from operad.runtime.values.arguments import refuse_unknown, short_repr
 from operad.runtime.values.errors import (
     FaultError,
@@ -54,10 +55,10 @@ from operad.runtime.values.ids import as_name
 from operad.runtime.values.message import NO_USAGE, Usage, WorkflowMessage, WorkflowStatus, new_id
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.values.text import whole
-from operad.runtime.workflow.places import faults_of
 from operad.runtime.workflow.recorded import recorded_workflow
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.runs import RunStore
+from operad.runtime.workflow.verdict import faults_of
 
 Evaluators = Executable | Function | Sequence[Executable | Function] | None
 """Evaluators of an evaluation: functions, and evaluators of workflows; None for `equals`."""
@@ -151,7 +152,10 @@ async def evaluate(
             "run_id=… to continue the evaluation"
         )
     dataset, scripted = Dataset.of(cases), options.get("scripted", False)
-    judges = [_scored(each, subject) for each in _listed(evaluators, dataset)]
+    judges = [
+        Judge(each, subject) if is_executable(each) else Scorer(each, subject.graph)
+        for each in _listed(evaluators, dataset)
+    ]
     _check(judges, subject, dataset)
     runs = {f"{case.name}#{number}": (case, number) for case in dataset for number in range(1, repeat + 1)}
     hashes = {key: sha256(to_json(case.as_dict())).hexdigest()[:16] for key, (case, _) in runs.items()}
@@ -222,7 +226,7 @@ async def _run_case(
         if subject.store is not None:
             with suppress(InputError):  # most runs did not fail before
                 await asyncio.to_thread(subject.store.retry, run_id)
-        async with recorded_answers(case.script) if scripted else nullcontext(subject.reasoner) as reasoner:
+        async with _recorded_answers(case.script) if scripted else nullcontext(subject.reasoner) as reasoner:
             result, records = await subject.run(case, run_id, uses.apply, reasoner)
         if subject.store is not None and not uses.heard:  # the run had finished before
             for event in await asyncio.to_thread(subject.store.events, run_id):
@@ -404,10 +408,6 @@ class Judge:
         return result_of(self.name, verdict)
 
 
-def _scored(evaluator: Any, subject: Subject) -> Scorer | Judge:
-    return Judge(evaluator, subject) if is_executable(evaluator) else Scorer(evaluator, subject.graph)
-
-
 def result_of(name: str, verdict: WorkflowMessage) -> EvaluatorResult:
     """Return the verdict of an evaluator as its result."""
     return EvaluatorResult(
@@ -442,3 +442,23 @@ def _slug(key: str) -> str:
     """Return the part of a run's id for a run of a case: readable, and different for different keys."""
     readable = re.sub(r"[^A-Za-z0-9]+", "-", key).strip("-")[:40]
     return readable if readable == key else f"{readable}-{sha256(key.encode()).hexdigest()[:6]}"
+
+
+class _RecordedReasoner(SoleReasoner):
+    """Reasoner that all operators use, also nodes with settings of their own."""
+
+    def with_model(self, model: Model) -> _RecordedReasoner:
+        """Return the same reasoner: its answers are recorded."""
+        return self
+
+
+@asynccontextmanager
+async def _recorded_answers(script: Sequence[Mapping[str, Any]]) -> AsyncGenerator[_RecordedReasoner]:
+    """Yield a reasoner that answers from the script of a case.
+
+    Raises:
+        LeftoverStepsError: At the end: answers are left, as the workflow asks less often than it did then.
+        UnexpectedStepError: At the end: the workflow asked more often.
+    """
+    async with ScriptedModel(script) as endpoint:
+        yield _RecordedReasoner(endpoint.model)

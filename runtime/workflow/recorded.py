@@ -13,7 +13,7 @@ from operad.runtime.values.errors import Issue
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.base_workflow import BaseWorkflow
-from operad.runtime.workflow.places import place_of
+from operad.runtime.workflow.verdict import place_of
 
 LEFT_OUT = "(did not run)"
 """Port of the edges to operators that did not run, which no recorded message takes."""

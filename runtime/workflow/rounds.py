@@ -29,7 +29,7 @@ from operad.runtime.events import RoundFinished
 from operad.runtime.values.fault import Fault, blamed_by
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
-from operad.runtime.workflow.places import faults_of, place_of
+from operad.runtime.workflow.verdict import faults_of, place_of
 
 AGAIN = "an operator after it was at fault again"
 CUT = "no operator was blamed, and the evaluator did not see all of its work"

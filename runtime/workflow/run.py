@@ -25,7 +25,7 @@ from operad.runtime.values.errors import BudgetError, OperadError, OperatorError
 from operad.runtime.values.message import NO_USAGE, Job, Usage, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.questions import Questions
 from operad.runtime.values.step_record import StepRecord
-from operad.runtime.workflow.kept import InnerRun
+from operad.runtime.workflow.records import InnerRun
 from operad.runtime.workflow.rounds import Rounds, finished
 from operad.runtime.workflow.steps import Steps
 from operad.runtime.workflow.verdict import by_origin, unknown_blame, with_inner

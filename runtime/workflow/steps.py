@@ -11,7 +11,7 @@ from typing import Any
 
 from operad.runtime import events
 from operad.runtime.events import RunInProgress, Scope
-from operad.runtime.events.trace import NO_INNER, Trace
+from operad.runtime.events.context import NO_INNER, Trace
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.graph.graph import END
@@ -24,15 +24,18 @@ from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.step_record import StepRecord
 from operad.runtime.workflow.attempts import completed, perform
-from operad.runtime.workflow.kept import Done, InnerRun, same_answer
-from operad.runtime.workflow.places import NO_REPAIRS, Repairs, faults_of, place_of, repairs_of
-from operad.runtime.workflow.records import records_of
+from operad.runtime.workflow.records import Done, InnerRun, records_of, same_answer
 from operad.runtime.workflow.verdict import (
+    NO_REPAIRS,
+    Repairs,
     fault_in,
+    faults_of,
     is_retryable,
     join_verdicts,
     joined_tails,
+    place_of,
     rejection_of,
+    repairs_of,
     verdict_of,
 )
 

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field
 
 from operad.runtime.values.errors import InvalidError, OperadError
+from operad.runtime.values.json_schema import check_schema
 from operad.runtime.values.schema import AnswerSchema
-from operad.runtime.values.schema_check import check_schema
 from operad.server.api.served_run import ServedRun
 from operad.server.http.problems import RefusedError
 

@@ -11,6 +11,7 @@ from importlib import import_module
 from importlib.resources import files
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
+from urllib.parse import quote
 
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
@@ -28,14 +29,12 @@ from starlette.types import ASGIApp
 from operad.configs.faults import real_path
 from operad.runtime.durable.process_ids import version_here
 from operad.runtime.values.errors import InputError
-from operad.runtime.values.validation import requirement
-from operad.runtime.values.value import Value
+from operad.runtime.values.value import Value, requirement
 from operad.server.api.chat import chat_routes
-from operad.server.api.experts import Offer
+from operad.server.api.experts import Offer, find_offer
 from operad.server.api.faults import value_fault
 from operad.server.api.inbox import inbox_routes
 from operad.server.api.plain import RUN_ID, PlainDoor, operation_id, refusals
-from operad.server.api.protocols.routes import protocol_routes
 from operad.server.api.responses import response_routes
 from operad.server.api.runs import Runs, ending_error
 from operad.server.api.schedules import Schedules
@@ -202,7 +201,7 @@ class Serving:
         ]
         self._routes = [route for router in routers for route in router.routes if isinstance(route, Route)]
         api.router.routes.extend(self._routes)  # `include_router` would build each route a second time
-        self._routes += (others := protocol_routes(self.runs))
+        self._routes += (others := _protocol_routes(self.runs))
         api.router.routes.extend(others)
         api.router.routes.append(Route("/mcp", self._door, include_in_schema=False))
         api.router.routes.append(Route("/", _show_page, include_in_schema=False))
@@ -393,3 +392,48 @@ def _fault_text(fault: Any, schema: type[BaseModel] | None) -> str:
 
 async def _on_internal_error(request: Request, error: Exception) -> Response:
     return error_reply(internal_error(error))
+
+
+_PROTOCOLS = {"ag-ui": ("ag_ui", "ag-ui"), "vercel-ai": ("vercel_ai", "serve"), "a2a": ("a2a", "a2a")}
+"""Module and extra of each protocol, whose requests name an expert by ``POST /PROTOCOL/NAME``."""
+
+_CARD = "/.well-known/agent-card.json"
+
+
+def _protocol_routes(runs: Runs) -> list[Route]:
+    """Return the routes of the protocols of front ends and agents; each module is imported by its first request."""
+    served: list[tuple[str, str, Any]] = [
+        *(("POST", f"/{protocol}/{{name:path}}", partial(_reply, runs, protocol)) for protocol in _PROTOCOLS),
+        *(("GET", path, partial(_card, runs)) for path in (_CARD, f"/a2a/{{name:path}}{_CARD}")),
+    ]
+    return [Route(path, work, methods=[method], include_in_schema=False) for method, path, work in served]
+
+
+async def _card(runs: Runs, request: Request) -> Response:
+    """Return the card of an expert; at the root of the server, that of its only expert."""
+    seen = SeenRuns(runs, caller_of(request))
+    name = request.path_params.get("name")
+    if name is None and len(seen.offers) != 1:
+        cards = ", ".join(f"/a2a/{quote(each)}{_CARD}" for each in seen.offers)
+        raise RefusedError(404, f"{_CARD}: there are {len(seen.offers)} experts, with a card each: {cards}")
+    offer = find_offer(seen.offers, next(iter(seen.offers)) if name is None else name, "name")
+    return (await _protocol_module("a2a")).card_reply(seen, offer, request)
+
+
+async def _reply(runs: Runs, protocol: str, request: Request) -> Response:
+    seen = SeenRuns(runs, caller_of(request))
+    offer = find_offer(seen.offers, request.path_params["name"], "name")
+    return await (await _protocol_module(protocol)).reply(seen, offer, request)
+
+
+async def _protocol_module(protocol: str) -> Any:
+    """Return the module of a protocol.
+
+    Raises:
+        RefusedError: Its extra is not installed.
+    """
+    name, extra = _PROTOCOLS[protocol]
+    try:
+        return await asyncio.to_thread(import_module, f"operad.server.api.protocols.{name}")
+    except ModuleNotFoundError as error:
+        raise RefusedError(501, f"this needs {error.name}: install the extra {extra!r} on the server") from error

@@ -11,7 +11,7 @@ from starlette.requests import Request
 
 from operad.configs.faults import meant_key, real_path
 from operad.runtime.values.near_names import near_name
-from operad.runtime.values.validation import nearest_choice, requirement
+from operad.runtime.values.value import nearest_choice, requirement
 from operad.server.http.problems import RefusedError, faults_error
 
 MOST_FOUND = 1_000

@@ -21,11 +21,10 @@ from operad.flows.names import names_of
 from operad.operators.secrets import known_secrets
 from operad.operators.variables import VariableType, plain
 from operad.runtime.evaluation.cases import Case, Dataset
-from operad.runtime.evaluation.checks import Check
+from operad.runtime.evaluation.checks import Check, equals
 from operad.runtime.evaluation.recording import case_of
 from operad.runtime.evaluation.report import EvaluationReport
 from operad.runtime.evaluation.results import ReportCase
-from operad.runtime.evaluation.scorers import equals
 from operad.runtime.events import RunFinished
 from operad.runtime.models.addresses import without_key
 from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean

@@ -1,4 +1,4 @@
-"""Changes by instructions: the stream of a designer's run, and its draft, to be accepted or dropped."""
+"""Changes by instructions: the stream of a designer's run, and its draft, to be accepted or dropped, in whole or in parts."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from operad.configs.expert_generation import ExpertDesign, ExpertDesigner, expert_offer
 from operad.configs.generation import NOTHING, Design, Designer
 from operad.evaluators.design import REVIEWED
 from operad.flows.edit import difference
@@ -21,7 +22,7 @@ from operad.flows.generation.asking import WorkflowPlan, in_words
 from operad.flows.generation.graph_json import workflow_of
 from operad.flows.generation.offer import offer_of
 from operad.flows.generation.plan import read_plan
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import Edge, NodeGraph
 from operad.operators.services import Services
 from operad.runtime import events
 from operad.runtime.models.addresses import without_key
@@ -32,10 +33,9 @@ from operad.runtime.values.errors import BudgetError, InputError, OperadError, O
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.valid_json import to_json
 from operad.server.http.streams import EventStream
-from operad.server.studio.draft_parts import with_edge_of, with_node_of
-from operad.server.studio.expert_chat import design_expert
 from operad.server.studio.experts.graph import graph_of
 from operad.server.studio.file_json import changes_json, document
+from operad.server.studio.files.new_files import is_new_expert
 from operad.server.studio.files.open_file import OpenFile, ReadonlyError, StaleError
 from operad.server.studio.requests import number, optional_text, text
 from operad.server.view.http import json_body, json_response
@@ -245,7 +245,7 @@ class Chats:
     ) -> AsyncGenerator[dict[str, Any], None]:
         data = (draft.data if draft else None) or file.content.data
         services = await asyncio.to_thread(self._services)
-        async with aclosing(design_expert(file, data, words, self._model, services)) as messages:
+        async with aclosing(_design_expert(file, data, words, self._model, services)) as messages:
             async for message in messages:
                 if isinstance(message, dict):
                     yield message
@@ -404,4 +404,86 @@ def _remarks(design: Design) -> Iterator[dict[str, Any]]:
     yield from ({"kind": "note", "text": f"Warning: {each}"} for each in design.warnings)
     yield from ({"kind": "note", "text": f"Unread: {each}"} for each in design.unread)
     yield from ({"kind": "note", "text": f"Not tried: {each}"} for each in design.not_tried)
+    yield from ({"kind": "check", "text": f"Left to mend: {each}", "ok": False} for each in design.findings)
+
+
+def with_node_of(graph: NodeGraph, other: NodeGraph, node: str) -> NodeGraph:
+    """Return a workflow in which a node, all that is inside it, and its edges are as in another workflow.
+
+    Containers that it needs come with it. Edges between its neighbours are those of the other workflow, too: one that
+    the node was put into, or that closes the gap that it leaves. Edges to nodes that are missing are left out.
+    """
+    inside = {each.id for one in (graph, other) for each in one.nodes if node in (each.id, *one.around(each.id))}
+    inside |= {each for each in other.around(node) if each not in graph.by_id}
+    nodes = [other.by_id.get(each.id) if each.id in inside else each for each in graph.nodes]
+    nodes += [each for each in other.nodes if each.id in inside and each.id not in graph.by_id]
+    kept = [each for each in nodes if each is not None]
+    ids = {each.id for each in kept}
+    around = {
+        end
+        for edge in (*graph.edges, *other.edges)
+        if inside & {edge.source, edge.target}
+        for end in (edge.source, edge.target)
+    }
+    edges = [each for each in graph.edges if not {each.source, each.target} <= around]
+    edges += [each for each in other.edges if {each.source, each.target} <= around & ids]
+    return replace(graph, nodes=kept, edges=edges)
+
+
+def with_edge_of(graph: NodeGraph, other: NodeGraph, source: str, port: int, target: str) -> NodeGraph:
+    """Return a workflow that has an edge if another workflow has it and both of its nodes are there."""
+
+    def is_it(edge: Edge) -> bool:
+        return (edge.source, edge.port, edge.target) == (source, port, target)
+
+    edges = [each for each in graph.edges if not is_it(each)]
+    if {source, target} <= set(graph.by_id):
+        edges += [each for each in other.edges if is_it(each)]
+    return replace(graph, edges=edges)
+
+
+async def _design_expert(
+    file: OpenFile, data: bytes, words: str, model: Model | None, services: Services
+) -> AsyncGenerator[dict[str, Any] | bytes]:
+    """Write or change a file of experts, and yield messages; at the end the new file, if there is one.
+
+    Args:
+        data: The file, or the draft that is changed.
+    """
+    base = "" if is_new_expert(data) else data.decode("utf-8-sig")
+    design: ExpertDesign | None = None
+    try:
+        designer = ExpertDesigner(model, offer=await expert_offer(services), file=str(file.path))
+        job = await designer.job(words, base)
+        async with aclosing(designer.expert.stream(job)) as stream:
+            async for event in stream:
+                for text in _expert_stages(event):
+                    yield {"kind": "stage", "text": text}
+                if isinstance(event, events.RunFinished) and not event.path:
+                    design = designer.result(event.message, base)
+    except OperadError as error:
+        yield {"kind": "error", "text": describe(error)}
+        return
+    if design is None or not design.text:
+        said = [*design.findings, *design.left_out] if design else []
+        yield {"kind": "error", "text": "; ".join(said) or "the model returned no expert; rephrase the instruction"}
+        return
+    for message in _expert_remarks(design):
+        yield message
+    yield design.text.encode()
+
+
+def _expert_stages(event: events.Event) -> Iterator[str]:
+    if isinstance(event, events.OperatorStarted) and len(event.path) == 1:
+        yield f"Writing the expert{f', round {event.round}' if event.round > 1 else ''}"
+    elif isinstance(event, events.ModelRetried):
+        yield f"the model's endpoint: {event.error[:200]}; asked again"
+
+
+def _expert_remarks(design: ExpertDesign) -> Iterator[dict[str, Any]]:
+    yield from ({"kind": "note", "text": f"Corrected: {each}"} for each in design.corrected)
+    yield from ({"kind": "note", "text": each} for each in design.notes)
+    yield from ({"kind": "note", "text": f"Neither input nor output: {each}"} for each in design.neither)
+    yield from ({"kind": "note", "text": f"No longer an input or output: {each}"} for each in design.gone)
+    yield from ({"kind": "check", "text": f"Left out: {each}", "ok": False} for each in design.left_out)
     yield from ({"kind": "check", "text": f"Left to mend: {each}", "ok": False} for each in design.findings)

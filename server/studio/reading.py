@@ -36,7 +36,7 @@ def candidates(graph: NodeGraph, node_id: str) -> list[dict[str, Any]]:
             for spec in graph.nodes
             if spec.parent == parent
             and spec.id != inner_id
-            and (checker.comes_before(spec.id, inner_id) or _is_conversation(spec, parent))
+            and (checker.comes_before(spec.id, inner_id) or (spec.type == CONVERSATION and not parent))
         ]
         for spec in reversed(before):
             found += _variable_rows(spec, outputs_of(checker, spec), names)
@@ -51,10 +51,6 @@ def _variables_inside(
     for spec in graph.nodes:
         if spec.parent == node_id:
             yield from _variable_rows(spec, outputs_of(checker, spec), names)
-
-
-def _is_conversation(spec: NodeSpec, level: str) -> bool:
-    return spec.type == CONVERSATION and not level
 
 
 def _variable_rows(

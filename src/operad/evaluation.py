@@ -7,13 +7,12 @@ report.assert_passed()
 """
 
 from operad.runtime.evaluation.cases import Case, Dataset
-from operad.runtime.evaluation.checks import Check
+from operad.runtime.evaluation.checks import Check, contains, equals
 from operad.runtime.evaluation.comparison import Comparison, Difference
 from operad.runtime.evaluation.measurement import JudgedCase, Measurement, Share
 from operad.runtime.evaluation.recording import case_of
 from operad.runtime.evaluation.report import EvaluationReport, EvaluatorSummary, OperatorSummary
 from operad.runtime.evaluation.results import EvaluatorResult, OperatorUse, ReportCase
-from operad.runtime.evaluation.scorers import contains, equals
 
 __all__ = [
     "Case",

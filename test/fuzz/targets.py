@@ -46,10 +46,10 @@ from operad.flows.generation.plan import PLAN_KEYS, normal_plan, read_plan
 from operad.flows.generation.store import nearest_example
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, flowchart
 from operad.flows.repair import repair, repair_graph
-from operad.integrations.chat2workflow.commands.generating import generate_run
+from operad.integrations.chat2workflow.commands.pass_rate import generate_run
 from operad.integrations.chat2workflow.scores import Dataset, Response, judge, read_dataset, read_run
 from operad.integrations.comfyui import comfyflow
-from operad.integrations.comfyui.comfyflow.files import read_items as read_comfy_items
+from operad.integrations.comfyui.comfyflow.command import read_items as read_comfy_items
 from operad.integrations.comfyui.formats import formats, read_definitions, restored
 from operad.integrations.comfyui.prompt import assign_values, issues_of, with_values
 from operad.integrations.comfyui.work import outputs_of
@@ -76,8 +76,8 @@ from operad.runtime.values.charset import decoded
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import OperadError
 from operad.runtime.values.file import FileDescriptor
+from operad.runtime.values.json_schema import check_schema, is_strict
 from operad.runtime.values.message import Job, WorkflowMessage
-from operad.runtime.values.schema_check import check_schema, is_strict
 from operad.runtime.values.text import fence
 from operad.runtime.values.typed_answers import WrongAnswerError, describe_answer, read_answer
 from operad.runtime.values.words import similarity, words

@@ -14,7 +14,7 @@ from typing import Any, ClassVar
 
 from operad.runtime.models.model import Model
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Refuse, Say
-from operad.runtime.testing.wire import pieces
+from operad.runtime.testing.scripted_model import pieces
 from operad.runtime.values.message import Usage
 
 KEY = "vendor-0123456789"

@@ -5,9 +5,16 @@ Source: "ComfyFlow: Benchmarking LLMs for AIGC Workflow Generation".
 
 from operad.integrations.comfyui.comfyflow.answer import Answer, read_answer
 from operad.integrations.comfyui.comfyflow.evaluator import ComfyFlowEvaluator
-from operad.integrations.comfyui.comfyflow.rates import Rates, by_difficulty, rates
-from operad.integrations.comfyui.comfyflow.reward import Reward, reward
-from operad.integrations.comfyui.comfyflow.score import ComfyScore, difficulty, score
+from operad.integrations.comfyui.comfyflow.score import (
+    ComfyScore,
+    Rates,
+    Reward,
+    by_difficulty,
+    difficulty,
+    rates,
+    reward,
+    score,
+)
 
 __all__ = [
     "Answer",

@@ -1,9 +1,13 @@
-"""ComfyFlow's scores of one workflow (section 3.3 of the paper)."""
+"""ComfyFlow's scores of one workflow (section 3.3 of the paper), rates over many, and the reward of an answer.
+
+Rates are means of the scores (tables 2 and 5); the reward is for training (appendix D).
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from statistics import fmean
 from typing import Any, Literal
 
 from operad.flows.node_graph import NodeGraph
@@ -142,3 +146,114 @@ def _f1(predicted: NodeGraph, gold: NodeGraph, seconds: float) -> tuple[float, f
 
     found = score(predicted, gold, similarity=exact, mode="full", seconds=seconds)
     return found.node.f1, found.graph.f1, found.optimal
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Shares of workflows, from 0 to 1; None if there are no workflows to count.
+
+    Attributes:
+        count: Number of workflows.
+        format: Workflows of valid format.
+        node_f1: Mean node F1 of workflows with a gold workflow.
+        graph_f1: Mean graph F1 of workflows with a gold workflow.
+        passes: Workflows without any of the paper's faults.
+        passes_but_outputs: Workflows without faults, if terminal nodes that are output nodes may declare outputs.
+        connected: Workflows with a single connected component and without a cycle.
+        terminal: Workflows with an invalid terminal node.
+        terminal_but_outputs: Workflows with an invalid terminal node that is not an output node.
+        undefined: Workflows with an undefined variable.
+        illegal: Workflows with an illegal parameter.
+        missing: Workflows with a missing parameter.
+        sound: Workflows without any finding of ComfyUI's own check.
+    """
+
+    count: int
+    format: float | None
+    node_f1: float | None
+    graph_f1: float | None
+    passes: float | None
+    passes_but_outputs: float | None
+    connected: float | None
+    terminal: float | None
+    terminal_but_outputs: float | None
+    undefined: float | None
+    illegal: float | None
+    missing: float | None
+    sound: float | None
+
+
+def rates(scores: Sequence[ComfyScore]) -> Rates:
+    """Return the rates of scored workflows; every workflow has the same weight (macro average)."""
+    names = [each.name for each in fields(Rates) if each.name != "count"]
+    return Rates(len(scores), **{name: _mean(getattr(score, name) for score in scores) for name in names})
+
+
+def by_difficulty(scores: Sequence[ComfyScore]) -> Mapping[Difficulty, Rates]:
+    """Return the rates of the easy, medium and hard workflows; workflows without a difficulty are left out."""
+    return {level: rates([score for score in scores if score.difficulty == level]) for level in DIFFICULTIES}
+
+
+def _mean(values: Iterable[float | None]) -> float | None:
+    counted = [value for value in values if value is not None]
+    return fmean(counted) if counted else None
+
+
+@dataclass(frozen=True, slots=True)
+class Reward:
+    """Reward with its parts; each part except `correct` is 0 if its condition holds, and -1 otherwise.
+
+    Attributes:
+        format: The selected classes and the workflow are between their tags and can be read.
+        dag: The workflow is a directed acyclic graph.
+        node: The selected classes are all candidates, and equal the classes of the workflow.
+        param: No parameter is illegal or missing.
+        correct: Share of the gold workflow's classes that were selected, less 1: from -1 to 0.
+    """
+
+    format: int
+    dag: int
+    node: int
+    param: int
+    correct: float
+
+    @property
+    def final(self) -> float:
+        """-1 if any of the other parts is -1; otherwise (3 + correct) / 3, from 2/3 to 1."""
+        if -1 in (self.format, self.dag, self.node, self.param):
+            return -1.0
+        return (3 + self.correct) / 3
+
+
+def reward(answer: str | bytes, gold: str | bytes, candidates: Collection[str], definitions: Definitions) -> Reward:
+    """Return the reward of an answer.
+
+    Duplicate classes count once, as in the paper. A workflow is not a DAG if it cannot be read, has a cycle, or uses a
+    missing node (in code, an undefined variable); several components, or an early end, do not matter. An unreadable
+    workflow counts as having illegal parameters.
+
+    Args:
+        answer: The whole answer of the model.
+        gold: The gold workflow, in any form.
+        candidates: Classes that were offered to the model.
+        definitions: The classes of the server.
+
+    Raises:
+        InputError: There are no definitions.
+        InvalidError: The gold workflow cannot be read, or has no nodes.
+    """
+    wanted = {spec.type for spec in graph_of_gold(gold, definitions).nodes}
+    found = judge(answer, definitions)
+    selected = None if found.selected is None else set(found.selected)
+    used = {spec.type for spec in found.graph.nodes}
+    return Reward(
+        format=_zero_if(selected is not None and found.is_tagged),
+        dag=_zero_if(found.is_dag),
+        node=_zero_if(selected is not None and selected == used and selected <= set(candidates)),
+        param=_zero_if(not found.fails("illegal") and not found.fails("missing")),
+        correct=-len(wanted - (selected or set())) / len(wanted),
+    )
+
+
+def _zero_if(holds: bool) -> int:
+    return 0 if holds else -1

@@ -30,7 +30,7 @@ from operad.integrations.comfyui.generation.drafts import ID, Draft, read_answer
 from operad.integrations.comfyui.generation.findings import findings, known, lines_in, missing_files
 from operad.integrations.comfyui.generation.rules import mend
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.reasoning.ask_again import UnfitError, until_fit
+from operad.runtime.reasoning.exchange import UnfitError, until_fit
 from operad.runtime.reasoning.reasoner import Reasoner, ask
 from operad.runtime.reasoning.task import Task
 from operad.runtime.values.errors import AnswerError, InputError, Issue, describe, did_you_mean

@@ -40,11 +40,11 @@ from operad.runtime.models.model import DEFAULT_MODEL
 from operad.runtime.policies.policy import Budget, Policy
 from operad.runtime.reasoning.reasoner import DualModelReasoner, MonoModelReasoner
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
-from operad.runtime.values.api_key import key_text
 from operad.runtime.values.document import parse_document
 from operad.runtime.values.errors import InputError, InvalidError, ModelError, OperatorError
 from operad.runtime.values.message import WorkflowMessage, WorkflowStatus
 from operad.runtime.values.pip import pip_install
+from operad.runtime.values.secret import key_text
 
 MINIMAL = """
 operators:

@@ -15,8 +15,8 @@ from operad.operators.nodes.sources import ToolNode
 from operad.operators.nodes.values import Assigner
 from operad.runtime import Job, Retry, Timeout, WorkflowMessage
 from operad.runtime.testing import ScriptedReasoner
-from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, InvalidError, OperatorError
+from operad.runtime.values.secret import key_text
 
 OWN = '''
 from pydantic import Field

@@ -32,11 +32,11 @@ from operad.runtime import (
     operator,
 )
 from operad.runtime.durable import Ledger
-from operad.runtime.events.trace import CACHED, MORE_CALLS, MOST_CALLS
+from operad.runtime.events.context import CACHED, MORE_CALLS, MOST_CALLS
 from operad.runtime.reasoning.prompt import render
 from operad.runtime.testing import CallTools, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import tool
-from operad.runtime.values.schema_check import is_strict
+from operad.runtime.values.json_schema import is_strict
 
 JOB = Job(goal="goal", id="job")
 JUDGED = [

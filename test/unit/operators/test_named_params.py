@@ -2,7 +2,7 @@
 
 import pytest
 
-from operad.flows.formats.plain import plain
+from operad.flows.formats.json_text import plain
 from operad.operators.named_params import named, named_place, positional, written_path
 from operad.operators.nodes import NODE_TYPES
 

@@ -168,7 +168,7 @@ ENDLESS = {
 
 @pytest.mark.parametrize(("status", "headers", "part"), ENDLESS.values(), ids=ENDLESS)
 async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, headers, part):
-    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 100_000)
+    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 100_000)
 
     async def endless(request):
         yield web.reply(status=status, content_length=None, content_type=EVENTS, **headers)
@@ -182,7 +182,7 @@ async def test_an_answer_without_end_is_given_up(web, monkeypatch, status, heade
 
 
 async def test_an_answer_that_unpacks_to_too_much_is_given_up(web, monkeypatch):
-    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 1_000_000)
+    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 1_000_000)
     bomb = gzip.compress(b"x" * 50_000_000)
     assert len(bomb) < 100_000
     address = await web.serve(web.reply(bomb, content_type=EVENTS, content_encoding="gzip"))

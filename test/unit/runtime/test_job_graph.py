@@ -6,9 +6,9 @@ from pydantic import ValidationError
 
 from operad.runtime import Job, JobGraph, Profile, SubJob
 from operad.runtime.agents.job_graph import MAX_SUB_JOBS
-from operad.runtime.agents.split import split_instruction, split_schema
+from operad.runtime.agents.leader import split_instruction, split_schema
+from operad.runtime.values.json_schema import is_strict
 from operad.runtime.values.schema import SchemaMismatch
-from operad.runtime.values.schema_check import is_strict
 
 JOB = Job(goal="g", id="J", session_id="s", inputs={"n": 1})
 SUB = SubJob(goal="g", id="b", parent_id="J")

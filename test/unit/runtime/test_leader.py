@@ -41,8 +41,7 @@ from operad.runtime import (
     events,
     interrupt,
 )
-from operad.runtime.agents.leader import MAX_OPEN_JOBS
-from operad.runtime.agents.split import MAX_TOLD
+from operad.runtime.agents.leader import MAX_OPEN_JOBS, MAX_TOLD
 from operad.runtime.events import emit
 from operad.runtime.policies.policy import causes
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner, UnexpectedStepError, run_on_fake_clock

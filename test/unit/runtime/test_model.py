@@ -24,9 +24,9 @@ from operad.runtime.models.settings import ModelSettings
 from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values.api_key import key_text
 from operad.runtime.values.errors import InputError, ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.message import Usage
+from operad.runtime.values.secret import key_text
 
 KEY = "sk-test-0123456789abcdef"
 HELLO = [Message.user("hello there")]

@@ -11,9 +11,9 @@ from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import ScriptedReasoner
 from operad.runtime.values.answer_json import MAX_SLIPS
 from operad.runtime.values.errors import AnswerError, InvalidError
+from operad.runtime.values.json_schema import is_strict
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import MAX_ANSWER, AnswerSchema, SchemaMismatch
-from operad.runtime.values.schema_check import is_strict
 
 STRING = {"type": "string"}
 

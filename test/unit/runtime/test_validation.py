@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import AfterValidator, BaseModel, Field, TypeAdapter, ValidationError
 
-from operad.runtime.values.validation import nearest_choice, requirement
+from operad.runtime.values.value import nearest_choice, requirement
 
 
 class Colour(Enum):

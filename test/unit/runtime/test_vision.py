@@ -16,10 +16,9 @@ from operad.runtime.reasoning.shown_files import MAX_ATTACHED
 from operad.runtime.reasoning.task import Task
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
-from operad.runtime.values import image
+from operad.runtime.values import file
 from operad.runtime.values.blob import Blob as ResultBlob
-from operad.runtime.values.file import FileDescriptor
-from operad.runtime.values.image import IMAGE_TYPES, MAX_IMAGE_BYTES, PDF
+from operad.runtime.values.file import IMAGE_TYPES, MAX_IMAGE_BYTES, PDF, FileDescriptor
 from operad.runtime.values.message import Job
 from operad.runtime.values.schema import AnswerSchema
 
@@ -89,7 +88,7 @@ def test_an_image_is_what_its_bytes_say(about):
 
 
 def test_what_cannot_be_shown_says_why(about, monkeypatch):
-    monkeypatch.setattr(image, "MAX_IMAGE_BYTES", 20)
+    monkeypatch.setattr(file, "MAX_IMAGE_BYTES", 20)
     task = about(a_png=b"no image", b_png=IMAGES["a.png"][0] + bytes(20), c_png=IMAGES["a.png"][0], d_svg=b"<svg/>")
     gone = about(e_png=b"x")
     gone.files[0].path.unlink()

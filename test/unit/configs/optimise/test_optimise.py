@@ -21,8 +21,8 @@ from operad.configs.optimise.proposals import SCHEMA
 from operad.runtime.reasoning.reasoner import MonoModelReasoner
 from operad.runtime.testing import Fail, Hang, Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.errors import InputError, InvalidError, ModelError, OperadError
+from operad.runtime.values.json_schema import is_strict
 from operad.runtime.values.message import Job
-from operad.runtime.values.schema_check import is_strict
 
 EXPERT = """\
 # as somebody wrote it

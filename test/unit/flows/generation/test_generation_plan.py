@@ -21,7 +21,7 @@ from operad.flows.generation.plan import (
 )
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.operators.nodes import NODE_TYPES
-from operad.runtime.values.schema_check import check_schema
+from operad.runtime.values.json_schema import check_schema
 
 NONE = NodeGraph()
 

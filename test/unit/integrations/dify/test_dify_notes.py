@@ -11,7 +11,7 @@ from operad.flows.edit import apply, read_operations
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
 from operad.flows.node_graph import NodeGraph, NodeSpec, StickyNote
-from operad.integrations.dify.lexical import lexical_of, markdown_of
+from operad.integrations.dify.notes import lexical_of, markdown_of
 
 DIFY = FORMATS["dify"]
 FILE = Path(__file__).parents[2] / "data" / "dify" / "chat_0.1.5.yml"

@@ -20,9 +20,8 @@ import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
 
-from operad.runtime.durable import file_folder, file_store
-from operad.runtime.durable.file_folder import GRACE_SECONDS
-from operad.runtime.durable.file_store import FileStore
+from operad.runtime.durable import file_store
+from operad.runtime.durable.file_store import GRACE_SECONDS, FileStore
 from operad.runtime.values.errors import InputError, MissingExtraError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.pip import pip_install
@@ -272,7 +271,7 @@ def test_what_is_no_regular_file_is_refused_and_not_waited_for(made, root, tmp_p
 
 
 def test_a_file_above_the_limit_is_refused(monkeypatch, machine, made):
-    monkeypatch.setattr(file_folder, "MAX_STORED_BYTES", 3)
+    monkeypatch.setattr(file_store, "MAX_STORED_BYTES", 3)
     file = made()
     assert error_of(lambda: machine().put(file)) == (
         f"{file.path}: 4 bytes are more than the maximum of 3 for a file store; make it smaller, or keep it elsewhere "
@@ -283,7 +282,7 @@ def test_a_file_above_the_limit_is_refused(monkeypatch, machine, made):
 def test_a_larger_file_than_the_limit_is_not_brought_from_a_remote_store(monkeypatch, made, tmp_path):
     MemoryFileSystem.store.clear()
     digest = FileStore("memory://runs", tmp_path / "one").put(made())
-    monkeypatch.setattr(file_folder, "MAX_STORED_BYTES", 3)
+    monkeypatch.setattr(file_store, "MAX_STORED_BYTES", 3)
     assert "4 bytes are more than the maximum of 3" in error_of(
         lambda: FileStore("memory://runs", tmp_path / "two").get(digest, "x")
     )
@@ -447,8 +446,8 @@ def test_a_store_on_a_web_server_can_be_read(served, made, tmp_path):
 
 CHILD = (
     "import sys\n"
-    "from operad.runtime.durable import file_folder, file_store; from operad.runtime.values.file import FileDescriptor\n"
-    "file_folder.BLOCK_BYTES = 4096\n"
+    "from operad.runtime.durable import file_store; from operad.runtime.values.file import FileDescriptor\n"
+    "file_store.BLOCK_BYTES = 4096\n"
     "print(file_store.FileStore(sys.argv[1], sys.argv[2]).put(FileDescriptor.of(sys.argv[3])))\n"
 )
 

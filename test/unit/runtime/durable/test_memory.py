@@ -14,7 +14,6 @@ from operad.configs.capabilities import UntrustedError
 from operad.configs.loader import load_text
 from operad.runtime import Memory
 from operad.runtime.durable import memory as memory_module
-from operad.runtime.durable import memory_table
 from operad.runtime.durable.ledger import DurableWorkflow
 from operad.runtime.policies.cache import cache_key
 from operad.runtime.values.errors import InputError, InvalidError
@@ -199,7 +198,7 @@ def test_expired_memories_of_all_namespaces_are_deleted(memory, store, monkeypat
 
 
 def test_a_namespace_has_a_maximum(memory, monkeypatch):
-    monkeypatch.setattr(memory_table, "MAX_MEMORIES", 2)
+    monkeypatch.setattr(memory_module, "MAX_MEMORIES", 2)
     memory.remember("a", key="a")
     memory.remember("b", key="b")
     memory.remember("b2", key="b")

@@ -284,7 +284,7 @@ async def test_a_request_that_is_too_large_says_what_to_leave_out(endpoint):
 
 
 async def test_an_answer_without_end_is_read_no_further(endpoint, web, monkeypatch):
-    monkeypatch.setattr("operad.runtime.models.http_hooks.MOST_BYTES", 100_000)
+    monkeypatch.setattr("operad.runtime.models.endpoint.MOST_BYTES", 100_000)
 
     async def endless(request):
         yield b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"

@@ -10,10 +10,9 @@ from operad.configs.models import make_model
 from operad.configs.schema import ModelSpec
 from operad.runtime.events import SettingsDropped, ThinkingStreamed, TokenStreamed
 from operad.runtime.models.addresses import split_login
-from operad.runtime.models.api import assumed_api
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, Thinking, ToolCall
-from operad.runtime.models.model import Model
+from operad.runtime.models.model import Model, assumed_api
 from operad.runtime.models.responses import CODEC, Responses
 from operad.runtime.models.settings import ModelSettings
 from operad.runtime.testing import CallTools, Fail, Raw, Say, ScriptedModel

@@ -4,7 +4,7 @@ import pytest
 
 from operad.flows.edit import difference
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
-from operad.server.studio.draft_parts import with_edge_of, with_node_of
+from operad.server.studio.chatting import with_edge_of, with_node_of
 
 
 def graph(edges, *nodes, parents=()):
