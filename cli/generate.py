@@ -435,6 +435,10 @@ def _print_result(
         say(console, line)
     for issue in lost:
         say(console, issue_line(placed(issue, written or ""), written or ""))
+    if design.accepted and (faults := wanted.check(design.graph)):
+        say(console, f"issues that were there before, and remain: {len(faults)}")
+        for issue in faults:
+            say(console, issue_line(placed(issue, written or ""), written or ""))
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
     if not as_json:
