@@ -14,7 +14,7 @@ from operad.runtime.events import RunInProgress, Scope
 from operad.runtime.events.trace import NO_INNER, Trace
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import END
+from operad.runtime.graph.graph import END, ids_inside
 from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.reasoning.exchange import Rejection
@@ -538,7 +538,7 @@ class Steps(NodeStates):
             title = self._build.nodes[node].operator.title
             raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round, title) from error
         if self._affects_end({node}):
-            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
+            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._blamable_from(node))
             self.by_error = self.by_error or fault is None
             _logger.info("%r of workflow %r failed and runs again: %s", scope.operator_id, name, describe(error))
         return self._after_fault(node, scope)
@@ -561,11 +561,19 @@ class Steps(NodeStates):
         self.results[node], self._traces[node] = message, scope.trace
         if scope.run.finished is not None:
             scope.run.finished["/".join(scope.path)] = message
-        known = self._plan.ids[: self._build.first_evaluator]
+        known = self._blamable_from(node)
         of_this = [fault for fault in faults_of(message) if place_of(fault.place, known)]
         self._faults[node] = rejection_of(message, scope.operator_id, of_this)
         self.is_final = self.is_final or not of_this
         return self._after_fault(node, scope)
+
+    def _blamable_from(self, node: int) -> set[str]:
+        """Return the ids by which a fault inside a node names operators of this workflow.
+
+        These are the node and those before it, without ids that operators inside of the node have, too.
+        """
+        before = self._plan.ancestors([node], among=range(self._build.end))
+        return {self._plan.ids[each] for each in before} - ids_inside(self._build.nodes[node].operator)
 
     def _affects_end(self, nodes: set[int]) -> bool:
         """Return True if the end node depends on one of the nodes; it does not depend on losers of an ``any`` join."""

@@ -61,8 +61,11 @@ def fault_in(error: BaseException) -> FaultError | None:
 def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
     """Return an operator's error as a verdict, which blames that operator, or the operators that a `FaultError` names.
 
-    A `FaultError` inside a nested workflow or a map may blame known operators of this workflow. If it blames none of
-    them, the nested workflow or the map is blamed.
+    A `FaultError` inside a nested workflow or a map may blame operators of this workflow. If it blames none of them, the
+    nested workflow or the map is blamed.
+
+    Args:
+        known: Ids by which an error inside of the operator names operators of this workflow.
     """
     fault = fault_in(error)
     who = operator_id if fault else f"{operator_id} failed"

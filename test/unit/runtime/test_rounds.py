@@ -1318,6 +1318,32 @@ async def test_an_id_unknown_to_the_outer_workflow_makes_it_blame_the_nested_wor
     assert len(outer.get_operator("a").calls) == 1
 
 
+@pytest.mark.parametrize("kind", [None, Map])
+async def test_an_id_of_the_nested_workflow_is_not_taken_for_the_same_id_around_it(engine, kind):
+    a = Do("a", lambda call: WorkflowMessage(scratchpad="figs", outputs={"things": ["figs"]}))
+    inner = failing("a", FaultError("odd", lesson="Be even.", blame=["a"]))
+    outer = engine(max_rounds=2)
+    outer.add_operator(a)
+    outer.add_operator(around(engine, inner, kind=kind), [a])
+    await outer.aexecute(JOB, None)
+    assert (a.lessons, inner.lessons) == ([None], [None, "Be even."])
+
+
+@pytest.mark.parametrize("blamed", ["a", "c"])
+async def test_after_a_rejected_nested_workflow_nothing_runs_whomever_its_verdict_names(engine, blamed):
+    inner = engine(name="inner", max_rounds=1)
+    inner.add_operator(Do("a"))
+    inner.set_evaluator(judge(fault(blamed)))
+    behind = [Do("a"), Do("c")]
+    outer = engine(max_rounds=3)
+    outer.add_operator(inner)
+    for each in behind:
+        outer.add_operator(each, [inner])
+    message = await outer.aexecute(JOB, None)
+    assert (message.status, message.blame) == (WorkflowStatus.EXECUTION_ERROR, (f"inner/{blamed}",))
+    assert [each.calls for each in behind] == [[], []]
+
+
 async def test_a_round_says_whether_an_error_ended_it_or_a_judgement(engine):
     for first, by_error in ((ValueError("gone"), True), (FaultError("odd"), False), (fault("a"), False)):
         judges = [judge(first, PRAISE)] if isinstance(first, WorkflowMessage) else []
