@@ -163,6 +163,7 @@ def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
         status=worst.status,
         evaluation=worst.evaluation,
         lesson=worst.lesson,
+        faults=worst.faults,
         outputs={message.operator_id: message.value for message in tails},
         blame=worst.blame,
         job_id=job.id,

@@ -1344,6 +1344,23 @@ async def test_after_a_rejected_nested_workflow_nothing_runs_whomever_its_verdic
     assert [each.calls for each in behind] == [[], []]
 
 
+@pytest.mark.parametrize("beside", [False, True])
+async def test_faults_inside_of_a_nested_workflow_at_the_end_have_their_places(engine, beside):
+    first, inner, heard = Do("x"), engine(name="inner", max_rounds=1), []
+    inner.add_operator(Do("a"))
+    inner.add_operator(Do("b"), ["a"])
+    inner.set_evaluator(judge(fault("a"), PRAISE))
+    outer = engine(max_rounds=2, listeners=[heard.append])
+    outer.add_operator(first)
+    outer.add_operator(inner, [first])
+    if beside:
+        outer.add_operator(Do("y"))
+    message = await outer.aexecute(JOB, None)
+    rounds = [event for event in heard if isinstance(event, events.RoundFinished) and not event.path]
+    assert [event.blame for event in rounds] == [("inner/a",), ()]
+    assert (message.status, len(first.calls)) == (SUCCESS, 1)
+
+
 async def test_a_round_says_whether_an_error_ended_it_or_a_judgement(engine):
     for first, by_error in ((ValueError("gone"), True), (FaultError("odd"), False), (fault("a"), False)):
         judges = [judge(first, PRAISE)] if isinstance(first, WorkflowMessage) else []
