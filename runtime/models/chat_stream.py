@@ -28,7 +28,14 @@ _FINISHES: Mapping[str, FinishReason] = {
     ),
     "refusal": "refusal",
     **dict.fromkeys(  # of DeepSeek, Zhipu, vLLM and Google
-        ("error", "insufficient_system_resource", "network_error", "abort", "function_call_filter", "malformed_function_call"),
+        (
+            "error",
+            "insufficient_system_resource",
+            "network_error",
+            "abort",
+            "function_call_filter",
+            "malformed_function_call",
+        ),
         "error",
     ),
 }

@@ -130,7 +130,7 @@ def describe(error: BaseException) -> str:
     if isinstance(error, OperadError):
         return text
     if isinstance(error, BaseExceptionGroup):
-        inner = cast("Sequence[BaseException]", error.exceptions)
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
         text += f": {'; '.join(map(describe, inner[:_MOST_OF_A_GROUP]))}"
     return f"{kind}: {text}" if text else kind
 

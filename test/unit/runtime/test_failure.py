@@ -559,7 +559,7 @@ def test_an_error_that_a_function_raises_is_one_of_its_operator_whatever_its_kin
     with pytest.raises(OperatorError) as failed:
         Workflow(work, name="w").run("x")
     assert (failed.value.operator_id, type(failed.value.__cause__)) == ("work", kind)
-    assert type(pickle.loads(pickle.dumps(failed.value))) is type(failed.value)
+    assert type(pickle.loads(pickle.dumps(failed.value))) is type(failed.value)  # noqa: S301
 
 
 def test_a_call_without_a_loop_says_that_its_run_was_cancelled():

@@ -95,7 +95,9 @@ async def test_a_call_in_the_protocol_of_2023_is_a_call():
     chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "function_call"}]})
     async with ScriptedModel([Raw(_events(*chunks), "text/event-stream")]) as scripted:
         completion = await scripted.model.complete(ASKED, tools=[Tool.of(weather)])
-    assert [(call.name, json.loads(call.arguments)) for call in completion.tool_calls] == [("weather", {"city": "Oslo"})]
+    assert [(call.name, json.loads(call.arguments)) for call in completion.tool_calls] == [
+        ("weather", {"city": "Oslo"})
+    ]
 
 
 @pytest.mark.parametrize(
