@@ -41,7 +41,7 @@ from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_
 from operad.configs.remarks import doubled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
-from operad.flows.names import titles_of
+from operad.flows.node_graph import titles_of
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import may_be_written
