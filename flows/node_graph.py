@@ -1,4 +1,4 @@
-"""Graph of typed nodes as a file describes it, which need not be valid: its nodes and edges, picture, order, and names."""
+"""Graph of typed nodes as a file describes it, valid or not: its nodes and edges, picture, order, and names."""
 
 from __future__ import annotations
 

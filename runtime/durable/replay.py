@@ -17,7 +17,7 @@ from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.interrupts import content_of
 from operad.runtime.events.journal import bare, key_of
-from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.events.log import Repeat, repeating, traced
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall

@@ -38,7 +38,7 @@ from operad.runtime.events import (
     Scope,
     enter,
 )
-from operad.runtime.events.repeat import traced
+from operad.runtime.events.log import traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
