@@ -266,7 +266,7 @@ def restart(
     Raises:
         InputError: As `Ledger.restart_from`; or an answer does not fit the question with its id that the run asked.
     """
-    from operad.runtime.durable.rows import question_of
+    from operad.runtime.durable.tables import question_of
 
     read_answers(answers, map(question_of, ledger.store.questions(run_id)))  # a copy cannot be undone
     by = user_of_process() if any((changes or {}).values()) else ""

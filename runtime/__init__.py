@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.records import transcript
     from operad.runtime.workflow.result import Result
-    from operad.runtime.workflow.run_handle import RunHandle
+    from operad.runtime.workflow.runs import RunHandle
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [

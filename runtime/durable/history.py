@@ -27,8 +27,8 @@ from msgspec.structs import replace as changed
 
 from operad.runtime import events
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
-from operad.runtime.durable.rows import DONE, EventPart, StepRow, StoredQuestion
 from operad.runtime.durable.run_writer import Progress, RunWriter, committed
+from operad.runtime.durable.tables import DONE, EventPart, StepRow, StoredQuestion
 from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at

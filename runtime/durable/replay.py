@@ -11,8 +11,8 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.history import Recorder
-from operad.runtime.durable.rows import StepRow, StoredQuestion
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import StepRow, StoredQuestion
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.interrupts import content_of
