@@ -26,7 +26,7 @@ class NodeSpec:
         params: The parameters, not validated.
         parent: The id of the container that the node runs inside of; empty for none.
         extra: Data that only one format has a place for, by the name of the format; written back unchanged.
-        title: The title that a person gave to the node; empty for none. `operad.flows.names` gives its name.
+        title: The title that a person gave to the node; empty for none. `name_of` gives its name.
     """
 
     id: str

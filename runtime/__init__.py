@@ -181,7 +181,7 @@ _HOMES = {
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
         "workflow.evaluate": "EvaluationOptions",
-        "workflow.run_handle": "RunHandle",
+        "workflow.runs": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
         "agents.job_graph": "JobGraph",
