@@ -17,7 +17,7 @@ from operad.configs.runnable import Source
 from operad.runtime import events
 from operad.runtime.durable import database_names
 from operad.runtime.durable.database_names import SQLITE, database_url
-from operad.runtime.durable.rows import check_id
+from operad.runtime.durable.tables import check_id
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.message import Job
 from operad.runtime.workflow.workflow import Workflow
@@ -74,7 +74,7 @@ def open_ledger(
     location = db if db is not None else os.environ.get("OPERAD_DB") or None
     source_data: Any = source.model_dump(exclude_defaults=True) if source else None
     from operad.runtime.durable.ledger import Ledger  # not at import: other runs need no database
-    from operad.runtime.durable.rows import Retention
+    from operad.runtime.durable.tables import Retention
 
     retention = Retention(durable.max_age, durable.max_runs) if durable else None
     ledger = Ledger(location, source=source_data, workers=workers, files=files, retention=retention)
@@ -131,7 +131,7 @@ class Kept:
             InputError: The run has finished with another job.
         """
         from operad.runtime.durable.description import refuse_other_job
-        from operad.runtime.durable.rows import FAILED, FINISHED
+        from operad.runtime.durable.tables import FAILED, FINISHED
 
         kept = self.ledger.store.run(self.run_id)
         state_text = ""

@@ -142,7 +142,7 @@ def convert(
     """
     from operad.configs.foreign import experts_in
     from operad.flows.formats.format import foreign
-    from operad.flows.names import titles_of
+    from operad.flows.node_graph import titles_of
 
     if experts := experts_in([Path(file).expanduser() for file in files]):
         if to not in (None, EXPERT):
@@ -290,7 +290,7 @@ def report(file: str, known: Mapping[str, Format] | None = None) -> Report:
     losses = [issue for issue in remarks if issue.code == LOSSY]
     notes = [issue for issue in remarks if issue.code != LOSSY]
     from operad.flows.check import Checker
-    from operad.flows.names import titles_of
+    from operad.flows.node_graph import titles_of
     from operad.flows.oversights import oversights_of
     from operad.operators.nodes import NODE_TYPES
 

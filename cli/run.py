@@ -41,7 +41,7 @@ from operad.configs.inputs import expert_inputs, job_of, looks_like_json, start_
 from operad.configs.remarks import doubled
 from operad.configs.runnable import Runnable, Source, lasting, make
 from operad.flows.check import OUTCOME
-from operad.flows.names import titles_of
+from operad.flows.node_graph import titles_of
 from operad.operators.nodes.flow import StartVariable
 from operad.runtime.agents.agent import Agent
 from operad.runtime.events.events_file import may_be_written
@@ -266,7 +266,7 @@ def restart(
     Raises:
         InputError: As `Ledger.restart_from`; or an answer does not fit the question with its id that the run asked.
     """
-    from operad.runtime.durable.rows import question_of
+    from operad.runtime.durable.tables import question_of
 
     read_answers(answers, map(question_of, ledger.store.questions(run_id)))  # a copy cannot be undone
     by = user_of_process() if any((changes or {}).values()) else ""

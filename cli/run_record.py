@@ -17,7 +17,7 @@ from operad.configs.runnable import source_of
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.restart import origin_text
-from operad.runtime.durable.rows import (
+from operad.runtime.durable.tables import (
     ASKS,
     CANCELLED,
     FAILED,

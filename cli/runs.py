@@ -56,7 +56,8 @@ from operad.runtime.durable.copies import operator_at
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.description import describe_workflow, refuse_changed
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.rows import (
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import (
     ASKS,
     CANCELLED,
     FAILED,
@@ -66,7 +67,6 @@ from operad.runtime.durable.rows import (
     StoredRun,
     question_of,
 )
-from operad.runtime.durable.store import Store
 from operad.runtime.durable.work_table import batched
 from operad.runtime.evaluation.recording import case_of
 from operad.runtime.models.addresses import without_key

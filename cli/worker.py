@@ -25,9 +25,9 @@ from operad.cli.trust_store import Trusted, trusting
 from operad.configs.models import model_line
 from operad.configs.runnable import Source, make
 from operad.runtime.durable.database_names import display_name
-from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import LIMIT
 from operad.runtime.durable.shared_agents import Served
+from operad.runtime.durable.tables import Executor
 from operad.runtime.durable.worker import MOST_COUNTED, Worker
 from operad.runtime.observe.metrics import Metrics, serve
 from operad.runtime.values.errors import InputError, describe

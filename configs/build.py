@@ -53,8 +53,8 @@ from operad.flows.read_variables import Outputs, Reads
 from operad.operators import NodeOperator, Operator, OperatorConfig, Services, VariableType
 from operad.operators.named_params import positional, written_path
 from operad.operators.node_params import Fault, NodeParams, param_faults
+from operad.runtime.graph.build import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.edges import Port
-from operad.runtime.graph.engines import INSTALL_AWEL, awel_is_installed
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.models.model import Model
 from operad.runtime.policies.cache import Cache

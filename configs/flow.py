@@ -15,7 +15,7 @@ from operad.configs.models import make_model, override
 from operad.configs.schema import ConfigSpec
 from operad.flows import NodeGraph
 from operad.flows.assemble import assemble
-from operad.flows.names import titles_of
+from operad.flows.node_graph import titles_of
 from operad.operators import Services
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import as_text

@@ -40,8 +40,7 @@ from operad.flows.generation.stage import (
     texts_in,
 )
 from operad.flows.generation.store import nearest_example
-from operad.flows.names import titles_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, titles_of
 from operad.flows.secrets import secrets_of
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.agents.agent import Expert

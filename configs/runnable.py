@@ -21,8 +21,8 @@ from operad.runtime.values.errors import InputError
 from operad.runtime.values.value import Value
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import StoredRun
     from operad.runtime.durable.shared_agents import Served
+    from operad.runtime.durable.tables import StoredRun
 
 
 class Source(Value):

@@ -7,8 +7,7 @@ from functools import partial
 from typing import Any
 
 from operad.flows.check import CONVERSATION, OUTCOME, Checker, NodeType, raise_issues
-from operad.flows.names import titles_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, titles_of
 from operad.flows.secrets import file_secrets
 from operad.operators.integration import integrations, named
 from operad.operators.node import NodeOperator

@@ -1,16 +1,18 @@
-"""Graph of typed nodes as a file describes it: ids, types, parameters and edges; it need not be valid."""
+"""Graph of typed nodes as a file describes it, valid or not: its nodes and edges, picture, order, and names."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from typing import Any, Literal, cast, get_args
 
 from operad.operators.media.mermaid import render_mermaid
 from operad.runtime.graph.schedule import reachable
-from operad.runtime.values.errors import InvalidError, Issue, OperadError, did_you_mean
+from operad.runtime.values.errors import InvalidError, Issue, OperadError, did_you_mean, shorten
 from operad.runtime.values.mermaid import Flowchart, Shape, markdown_page
 
 
@@ -24,7 +26,7 @@ class NodeSpec:
         params: The parameters, not validated.
         parent: The id of the container that the node runs inside of; empty for none.
         extra: Data that only one format has a place for, by the name of the format; written back unchanged.
-        title: The title that a person gave to the node; empty for none. `operad.flows.names` gives its name.
+        title: The title that a person gave to the node; empty for none. `name_of` gives its name.
     """
 
     id: str
@@ -328,3 +330,80 @@ def _markdown(graph: NodeGraph, status: Mapping[str, str]) -> str:
         for node in graph.nodes
     ]
     return markdown_page(graph.name, flowchart(graph, status), heads, rows)
+
+
+def in_order(ids: Sequence[str], edges: Iterable[Edge]) -> list[str]:
+    """Return the ids in topological order, otherwise in the given order; the ids of a cycle come last."""
+    return list(depths(ids, edges))
+
+
+def depths(ids: Sequence[str], edges: Iterable[Edge]) -> dict[str, int]:
+    """Return the length of the longest path to each node, in the order of `in_order`."""
+    successors: dict[str, list[str]] = {node_id: [] for node_id in ids}
+    open_count = dict.fromkeys(successors, 0)
+    for edge in edges:
+        if edge.source in successors and edge.target in successors:
+            successors[edge.source].append(edge.target)
+            open_count[edge.target] += 1
+    depth = {node_id: 0 for node_id, count in open_count.items() if not count}
+    queue = list(depth)
+    depths_found: dict[str, int] = {}
+    for node_id in queue:
+        depths_found[node_id] = depth[node_id]
+        for successor in successors[node_id]:
+            depth[successor] = max(depth.get(successor, 0), depth[node_id] + 1)
+            open_count[successor] -= 1
+            if not open_count[successor]:
+                queue.append(successor)
+    return {**depths_found, **{node_id: depth.get(node_id, 0) for node_id in successors if node_id not in depths_found}}
+
+
+def cycle_issues(predecessors: Mapping[str, Sequence[str]]) -> Iterator[Issue]:
+    """Yield the issue of a cycle, if there is one; the predecessors of each node are given by its id."""
+    try:
+        TopologicalSorter(predecessors).prepare()
+    except CycleError as error:
+        ids: list[str] = error.args[1]
+        yield Issue("cycle", f"each of these leads to the next: {shorten(ids, 20).replace(', ', ' → ')}", ids[0])
+
+
+_TYPE_NAMES: Mapping[str, str] = {"llm": "LLM", "tts": "Text to speech", "text2image": "Text to image",
+    "request": "HTTP request", "http-request": "HTTP GET", "if-else": "If / else", "echarts": "Chart", "comfyui": "ComfyUI"}  # fmt: skip
+
+
+def name_of_type(node_type: str) -> str:
+    """Return the name of a node type; a class of ComfyUI, such as KSampler, is its own name."""
+    return _TYPE_NAMES.get(node_type) or (
+        node_type.replace("-", " ").capitalize() if node_type.islower() else node_type
+    )
+
+
+def titles_of(graph: NodeGraph) -> dict[str, str]:
+    """Return the titles that people gave to nodes, by their ids, in one line each."""
+    return {spec.id: title for spec in graph.nodes if (title := _line(spec.title))}
+
+
+def name_of(spec: NodeSpec) -> str:
+    """Return the name of a node, which other nodes may have, too.
+
+    Example:
+        >>> name_of(NodeSpec("1", "request")), name_of(NodeSpec("2", "llm", title="Draft"))
+        ('HTTP request', 'Draft')
+    """
+    return _line(spec.title) or name_of_type(spec.type)
+
+
+def names_of(graph: NodeGraph) -> dict[str, str]:
+    """Return the names of all nodes by their ids; a name that several nodes have is followed by the id.
+
+    Example:
+        >>> names_of(NodeGraph([NodeSpec("1", "start"), NodeSpec("2", "llm"), NodeSpec("3", "llm")]))
+        {'1': 'Start', '2': 'LLM #2', '3': 'LLM #3'}
+    """
+    names = {node_id: name_of(spec) for node_id, spec in graph.by_id.items()}
+    counts = Counter(names.values())
+    return {node_id: name if counts[name] == 1 else f"{name} #{node_id}" for node_id, name in names.items()}
+
+
+def _line(title: str) -> str:
+    return " ".join(title.split())[:MAX_TITLE]

@@ -65,7 +65,7 @@ if TYPE_CHECKING:
     from operad.runtime.workflow.map import ItemError, Map
     from operad.runtime.workflow.records import transcript
     from operad.runtime.workflow.result import Result
-    from operad.runtime.workflow.run_handle import RunHandle
+    from operad.runtime.workflow.runs import RunHandle
     from operad.runtime.workflow.workflow import BuiltinWorkflow, DbgptWorkflow, Workflow
 
 __all__ = [
@@ -181,7 +181,7 @@ _HOMES = {
         "graph.graph": "WorkflowGraph",
         "graph.operator": "BaseOperator",
         "workflow.evaluate": "EvaluationOptions",
-        "workflow.run_handle": "RunHandle",
+        "workflow.runs": "RunHandle",
         "knowledge.insights": "Insights KeptInsight",
         "events.interrupts": "interrupt",
         "agents.job_graph": "JobGraph",

@@ -6,10 +6,9 @@ import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import Fields, fields_of, list_of
 from operad.flows.formats.variable_types import VariableTypes
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, depths
 from operad.integrations.coze.ends import ICONS, write_ends
 from operad.integrations.coze.names import Names
 from operad.integrations.coze.nodes.containers import ENDS_EARLY

@@ -12,9 +12,9 @@ import networkx
 
 from operad.configs.foreign import Experts, ExpertSource
 from operad.flows.formats.format import content_of
-from operad.flows.formats.order import cycle_issues
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.flows.formats.yaml_text import list_node, mapping_node, read_yaml, serialized, value_node
+from operad.flows.node_graph import cycle_issues
 from operad.operators.instruction import Template
 from operad.runtime.values.arguments import short_repr
 from operad.runtime.values.errors import InvalidError, Issue, did_you_mean

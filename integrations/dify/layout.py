@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from operad.flows.formats.order import depths
-from operad.flows.node_graph import Edge, NodeGraph
+from operad.flows.node_graph import Edge, NodeGraph, depths
 
 WIDTH = 244
 HEIGHT = 90

@@ -9,9 +9,8 @@ from functools import cached_property
 from typing import Any, NamedTuple
 
 from operad.flows.formats.json_text import read_json, read_text, write_json
-from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import Fields, each_of, fields_of, list_of
-from operad.flows.node_graph import Edge
+from operad.flows.node_graph import Edge, in_order
 from operad.integrations.flowise.kinds import DECISIONS, START, STICKY_NOTE, SUFFIX, accepting
 from operad.runtime.values.errors import InvalidError, Issue, shorten
 

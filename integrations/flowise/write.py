@@ -11,10 +11,9 @@ from copy import deepcopy
 from typing import Any
 
 from operad.flows.check import CONVERSATION
-from operad.flows.formats.order import depths
 from operad.flows.formats.overlay import apply_difference, change
 from operad.flows.formats.shapes import Fields, fields_of, is_selector, list_of, pairs_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, depths
 from operad.flows.secrets import file_secrets
 from operad.integrations.flowise.draft import Draft, with_secrets
 from operad.integrations.flowise.flow_file import FlowFile, FlowNode, faults

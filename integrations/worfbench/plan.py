@@ -8,8 +8,7 @@ from typing import Any, NamedTuple, cast
 
 from operad.flows.formats.format import Format, foreign_settings, without_instructions
 from operad.flows.formats.json_text import MAX_BYTES, read_text
-from operad.flows.formats.order import cycle_issues
-from operad.flows.node_graph import MAX_TITLE, Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import MAX_TITLE, Edge, NodeGraph, NodeSpec, cycle_issues
 from operad.runtime.values.errors import InputError, InvalidError, Issue, did_you_mean
 from operad.runtime.values.text import short_line
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple, cast
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.description import Description, is_again, is_under, leaves, paths_again, place_of
 from operad.runtime.durable.restart import Restart
-from operad.runtime.durable.rows import DONE, StepRow, StoredQuestion, StoredRun
+from operad.runtime.durable.tables import DONE, StepRow, StoredQuestion, StoredRun
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.values.errors import InputError, did_you_mean, shorten

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any, cast
 from urllib.parse import unquote
 
-from operad.runtime.durable.rows import StoredRun
+from operad.runtime.durable.tables import StoredRun
 from operad.runtime.events.journal import bare
 from operad.runtime.graph.operator import Adapted, BaseOperator, HasGraph
 from operad.runtime.graph.schedule import children_of, reachable

@@ -27,12 +27,12 @@ from msgspec.structs import replace as changed
 
 from operad.runtime import events
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
-from operad.runtime.durable.rows import DONE, EventPart, PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.run_writer import Progress, RunWriter, committed
+from operad.runtime.durable.tables import DONE, EventPart, PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at
-from operad.runtime.events.repeat import repeated
+from operad.runtime.events.log import repeated
 from operad.runtime.values.errors import InputError
 from operad.runtime.values.map_item import without_index
 

@@ -22,7 +22,11 @@ from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
 from operad.runtime.durable.replay import Replay
-from operad.runtime.durable.rows import (
+from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
+from operad.runtime.durable.run_writer import committed
+from operad.runtime.durable.shared_agents import Served
+from operad.runtime.durable.shared_limits import LimitsInDatabase
+from operad.runtime.durable.tables import (
     ASKS,
     CANCELLED,
     DONE,
@@ -36,10 +40,6 @@ from operad.runtime.durable.rows import (
     StoredRun,
     check_id,
 )
-from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
-from operad.runtime.durable.run_writer import committed
-from operad.runtime.durable.shared_agents import Served
-from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import (
@@ -60,7 +60,7 @@ from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.values.errors import InputError, OperadError, describe
 from operad.runtime.values.message import WorkflowMessage
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_handle import LiveRun
+from operad.runtime.workflow.runs import LiveRun
 from operad.runtime.workflow.workflow import BuiltinWorkflow, T, Workflow
 
 _logger = logging.getLogger(__name__)

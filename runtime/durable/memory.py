@@ -17,8 +17,8 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.database import retried
 from operad.runtime.durable.database_names import database_url, display_name
-from operad.runtime.durable.rows import of_row, storable
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import of_row, storable
 from operad.runtime.events import current_scope
 from operad.runtime.knowledge.embeddings import Embeddings, need_numpy, vectors_of
 from operad.runtime.knowledge.knowledge import Knowledge, Passage

@@ -25,7 +25,9 @@ from operad.runtime.durable.description import (
 from operad.runtime.durable.history import read_events, settled
 from operad.runtime.durable.process_ids import is_dead
 from operad.runtime.durable.restart import Restart
-from operad.runtime.durable.rows import (
+from operad.runtime.durable.run_writer import Progress
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import (
     CANCELLED,
     DONE,
     FAILED,
@@ -39,8 +41,6 @@ from operad.runtime.durable.rows import (
     StoredRun,
     question_of,
 )
-from operad.runtime.durable.run_writer import Progress
-from operad.runtime.durable.store import Store
 from operad.runtime.durable.work_table import StepTable, StoredStep, batched, kept_step
 from operad.runtime.events import CANCELLED as IT_WAS_CANCELLED
 from operad.runtime.events import Event, RunFailed

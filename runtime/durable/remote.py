@@ -8,10 +8,10 @@ from typing import Any
 
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.dispatch import Dispatch
-from operad.runtime.durable.rows import Executor, StoredQuestion, question_of
 from operad.runtime.durable.shared_agents import Served
 from operad.runtime.durable.shared_limits import name_in
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import Executor, StoredQuestion, question_of
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.durable.work_table import Request
 from operad.runtime.events import Scope, enter

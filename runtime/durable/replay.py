@@ -12,13 +12,13 @@ from pydantic import JsonValue
 
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.history import Recorder
-from operad.runtime.durable.rows import PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.interrupts import content_of
 from operad.runtime.events.journal import bare, key_of
-from operad.runtime.events.repeat import Repeat, repeating, traced
+from operad.runtime.events.log import Repeat, repeating, traced
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import StoredRun
+    from operad.runtime.durable.tables import StoredRun
 
 
 class Restart(NamedTuple):

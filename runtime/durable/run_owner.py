@@ -16,9 +16,9 @@ from weakref import WeakSet
 from operad.runtime.durable.database_names import display_name
 from operad.runtime.durable.dispatch import Dispatch
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
-from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_writer import RunWriter
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import Executor
 from operad.runtime.durable.threads import in_new_thread, shared_future
 from operad.runtime.values.errors import InputError, OperadError
 from operad.runtime.values.forks import ProcessLock, after_fork, leave_to_parent
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sqlalchemy import URL
 
     from operad.runtime.workflow.run import Run
-    from operad.runtime.workflow.run_handle import LiveRun
+    from operad.runtime.workflow.runs import LiveRun
 
 BEAT = 1.0
 """Seconds between two heartbeats."""

@@ -16,8 +16,7 @@ from typing import Any, NamedTuple
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.rows import RUNNING, PartRow, StepRow, StoredRun, storable
-from operad.runtime.durable.tables import Tables
+from operad.runtime.durable.tables import RUNNING, PartRow, StepRow, StoredRun, Tables, storable
 from operad.runtime.events import Event
 from operad.runtime.values.errors import InputError
 

@@ -14,10 +14,13 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import (
+from operad.runtime.durable.run_writer import RunChanges, forget_parts
+from operad.runtime.durable.shared_limits import CountedCalls
+from operad.runtime.durable.tables import (
     ASKS,
     LONG,
     RUNNING,
+    VERSION,
     EventPart,
     Executor,
     Origins,
@@ -25,12 +28,11 @@ from operad.runtime.durable.rows import (
     StepRow,
     StoredQuestion,
     StoredRun,
+    Tables,
     of_row,
     storable,
+    tables,
 )
-from operad.runtime.durable.run_writer import RunChanges, forget_parts
-from operad.runtime.durable.shared_limits import CountedCalls
-from operad.runtime.durable.tables import VERSION, Tables, tables
 from operad.runtime.durable.work_table import StepTable, WorkTable
 from operad.runtime.values.errors import InputError
 

@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.rows import DONE, UNDER_WAY, StepRow, storable, text_of
-from operad.runtime.durable.tables import Tables
+from operad.runtime.durable.tables import DONE, UNDER_WAY, StepRow, Tables, storable, text_of
 from operad.runtime.values.errors import InputError
 
 CANCELLED = "CANCELLED"

@@ -21,11 +21,11 @@ from operad.runtime.durable.database_names import database_url, file_store, with
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
 from operad.runtime.durable.replay import asked_before, kept_part, kept_question, outcome_of_work
-from operad.runtime.durable.rows import Executor
 from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.shared_agents import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import Executor
 from operad.runtime.durable.threads import in_new_thread, in_thread
 from operad.runtime.durable.work_table import Claim, delivery_queue
 from operad.runtime.events import (
@@ -39,7 +39,7 @@ from operad.runtime.events import (
     enter,
 )
 from operad.runtime.events.journal import key_of
-from operad.runtime.events.repeat import traced
+from operad.runtime.events.log import traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights

@@ -13,7 +13,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from operad.runtime.events import Scope, current_scope
 from operad.runtime.events.interrupts import current_tool_call
-from operad.runtime.events.repeat import Repeat, repeating
+from operad.runtime.events.log import Repeat, repeating
 from operad.runtime.values.message import WorkflowMessage
 
 T = TypeVar("T")

@@ -1,4 +1,8 @@
-"""Event log of a run: it numbers and dates events, and passes them to listeners."""
+"""Event log of a run: it numbers and dates events, and passes them to listeners.
+
+Events of work done earlier, or in another process, are repeated: listeners may have received them, so those that count
+or export events as they happen skip them.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,10 @@ import asyncio
 import inspect
 import logging
 import time
-from contextlib import suppress
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
 from threading import RLock
 
 from msgspec.structs import replace
@@ -134,3 +141,35 @@ def check_listener(listener: Listener, name: str) -> None:
                 problem = f"cannot be called with an event: {error}"
     if problem:
         raise InvalidError(f"workflow {name!r}", [Issue("listener", problem, repr(listener))])
+
+
+@dataclass(frozen=True, slots=True)
+class Repeat:
+    """Properties of repeated events.
+
+    Attributes:
+        traced: True if spans were written for the events when they happened.
+    """
+
+    traced: bool
+
+
+traced: ContextVar[bool] = ContextVar("operad_traced", default=False)
+"""True if spans are written for the events of this context."""
+
+_repeat: ContextVar[Repeat | None] = ContextVar("operad_repeat", default=None)
+
+
+@contextmanager
+def repeating(repeat: Repeat) -> Generator[None, None, None]:
+    """Mark the events written inside this context manager as repeated."""
+    token = _repeat.set(repeat)
+    try:
+        yield
+    finally:
+        _repeat.reset(token)
+
+
+def repeated() -> Repeat | None:
+    """Return the properties of the current event if it is repeated; None if it is new."""
+    return _repeat.get()

@@ -30,8 +30,7 @@ from graphlib import CycleError
 from io import StringIO
 from typing import Any, cast
 
-from operad.runtime.graph.build import Engine
-from operad.runtime.graph.engine import Step, run_graph
+from operad.runtime.graph.engine import Engine, Step, run_graph
 from operad.runtime.graph.schedule import Plan, Progress
 from operad.runtime.values.errors import InvalidError, Issue, OperadError
 from operad.runtime.values.message import new_id

@@ -1,25 +1,25 @@
-"""Build: a workflow that is ready to run."""
+"""Build: a workflow that is ready to run, and the choice of its engine: the built-in one, or AWEL of dbgpt."""
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence, Set
+from collections.abc import Collection, Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from importlib.util import find_spec
+from typing import Any, Literal
 
 from pydantic import JsonValue
 
-from operad.runtime.graph.engine import Step
+from operad.runtime.graph.engine import Engine, run_graph
 from operad.runtime.graph.graph import WorkflowGraph, with_fallbacks
 from operad.runtime.graph.operator import BaseOperator
 from operad.runtime.graph.schedule import Plan
 from operad.runtime.policies.limits import Limiter
 from operad.runtime.policies.policy import NO_BUDGET, NO_POLICY, Budget, Policy
-from operad.runtime.values.errors import Issue
+from operad.runtime.values.errors import Issue, MissingExtraError
 from operad.runtime.values.message import WorkflowMessage
 
-Engine = Callable[[Iterable[int], Step], Awaitable[None]]
-"""Function that runs nodes of a plan: it takes the nodes to start with and the step that runs a node."""
+EngineName = Literal["dbgpt", "builtin"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,3 +251,36 @@ class Build:
         """Instructions of operators and evaluators that have one, by id."""
         instructions = {node.operator.get_id(): node.operator.instruction for node in self.nodes}
         return {node_id: text for node_id, text in instructions.items() if text}
+
+
+_AWEL_IMPORTS = ("dbgpt", "cloudpickle", "cachetools")
+"""Modules that ``import dbgpt.core.awel`` needs in addition to operad's own dependencies."""
+
+INSTALL_AWEL = "pip install --no-deps 'dbgpt>=0.8.2,<0.9' cloudpickle cachetools"
+"""Command that installs the AWEL engine on any Python. dbgpt's own pins cannot be installed on Python 3.12 and later."""
+
+
+def awel_is_installed() -> bool:
+    """Return True if the AWEL engine can be imported, without importing it."""
+    return all(find_spec(name) is not None for name in _AWEL_IMPORTS)
+
+
+def engine_for(plan: Plan, name: EngineName, workflow: str) -> Engine:
+    """Return the engine with this name for a plan.
+
+    Args:
+        workflow: The workflow's name, for the error.
+
+    Raises:
+        MissingExtraError: The engine is ``dbgpt``, and dbgpt is not installed.
+    """
+    if name == "builtin":
+        return run_graph
+    try:
+        from operad.runtime.graph import awel
+    except ImportError as error:
+        raise MissingExtraError(
+            f"workflow {workflow!r}: the AWEL engine needs dbgpt ({error}): {INSTALL_AWEL}; "
+            "Workflow and BuiltinWorkflow run without it"
+        ) from error
+    return awel.build(plan)

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import types
 from collections import deque
-from collections.abc import Callable, Coroutine, Generator, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Iterable
 from contextvars import copy_context
 from time import perf_counter
 from typing import Any, TypeVar, cast
@@ -28,6 +28,9 @@ LONGEST_TURN = 0.005
 
 Step = Callable[[int], Coroutine[Any, Any, "Iterable[int] | None"]]
 """Runs the node with the given number. Returns the nodes that may start now, or None to end the run."""
+
+Engine = Callable[[Iterable[int], Step], Awaitable[None]]
+"""Function that runs nodes of a plan: it takes the nodes to start with and the step that runs a node."""
 
 
 async def run_graph(start: Iterable[int], step: Step) -> None:

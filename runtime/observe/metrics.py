@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from operad.runtime import events
 from operad.runtime.events import Event, current_scope
-from operad.runtime.events.repeat import repeated
+from operad.runtime.events.log import repeated
 from operad.runtime.values.errors import InputError, MissingExtraError, describe
 from operad.runtime.values.pip import pip_install
 from operad.runtime.values.valid_json import to_text

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 from operad.runtime import events
 from operad.runtime.events import Event, current_scope
-from operad.runtime.events.repeat import repeated, traced
+from operad.runtime.events.log import repeated, traced
 from operad.runtime.observe.trace import Graph, Span, Trace, structural
 from operad.runtime.values.errors import MissingExtraError
 from operad.runtime.values.fault import verdict_text

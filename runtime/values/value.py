@@ -1,4 +1,4 @@
-"""Frozen values, whose constructors report wrong arguments in words, and these words for the faults that pydantic finds."""
+"""Frozen values, whose constructors report wrong arguments, and faults that pydantic finds, in words."""
 
 from __future__ import annotations
 

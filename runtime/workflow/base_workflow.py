@@ -20,7 +20,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 from operad.runtime.events import Listener, RunLog, Scope, current_scope
 from operad.runtime.events.log import check_listener
 from operad.runtime.events.stream import Buffer
-from operad.runtime.graph.build import Build, Engine
+from operad.runtime.graph.build import Build, Engine, EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.call import JobLike, OperatorCall, ReasonerLike, RunOptions, job_of, one_of
 from operad.runtime.graph.chart import chart
 from operad.runtime.graph.chat2graph import Executable, ExecutesJobs
@@ -41,7 +41,6 @@ from operad.runtime.graph.edges import (
     is_executable,
     predecessors,
 )
-from operad.runtime.graph.engines import EngineName, awel_is_installed, engine_for
 from operad.runtime.graph.graph import WorkflowGraph, read_outside
 from operad.runtime.graph.operator import BaseOperator, as_operator
 from operad.runtime.graph.schedule import Join, Plan, Ports
@@ -65,8 +64,7 @@ from operad.runtime.workflow.function_evaluator import FunctionEvaluator
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
 from operad.runtime.workflow.run_checks import check_resume, check_start
-from operad.runtime.workflow.run_handle import LiveRun, outcome_of
-from operad.runtime.workflow.runs import Runs, RunStore, run_store_of
+from operad.runtime.workflow.runs import LiveRun, Runs, RunStore, outcome_of, run_store_of
 
 T = TypeVar("T", default=Any, covariant=True)
 U = TypeVar("U")

@@ -30,7 +30,7 @@ from operad.runtime.values.questions import Question
 from operad.runtime.values.sync import end_sync, run_sync, running_loop
 from operad.runtime.workflow.result import Result
 from operad.runtime.workflow.run import Run
-from operad.runtime.workflow.run_handle import LiveRun, in_loop
+from operad.runtime.workflow.runs import LiveRun, in_loop
 
 if TYPE_CHECKING:
     from typing import Self

@@ -1,4 +1,4 @@
-"""Verdicts, which end a round: from an evaluator, several evaluators, or an operator that raised; and the places of their faults.
+"""Verdicts, which end a round: from an evaluator, several evaluators, or an operator that raised; and places of faults.
 
 A place is an operator, an item of a map, or an operator inside of another.
 """

@@ -13,6 +13,7 @@ from typing_extensions import TypedDict, TypeVar, Unpack
 
 from operad.runtime.events import Event, Listener
 from operad.runtime.events.stream import Buffer
+from operad.runtime.graph.build import INSTALL_AWEL
 from operad.runtime.graph.call import JobLike, ReasonerLike, RunOptions, StreamOptions
 from operad.runtime.graph.chat2graph import Executable
 from operad.runtime.graph.edges import (
@@ -26,7 +27,6 @@ from operad.runtime.graph.edges import (
     is_executable,
     predecessors,
 )
-from operad.runtime.graph.engines import INSTALL_AWEL
 from operad.runtime.models.model import Model
 from operad.runtime.policies.policy import Policy
 from operad.runtime.reasoning.reasoner import Reasoner, reasoner_of
@@ -39,7 +39,7 @@ from operad.runtime.workflow.base_workflow import BaseWorkflow
 from operad.runtime.workflow.event_stream import EventStream, StreamedRun, TextStream, event_filter, run_events
 from operad.runtime.workflow.map import ItemError, Map, OnError
 from operad.runtime.workflow.result import Result
-from operad.runtime.workflow.run_handle import RunHandle
+from operad.runtime.workflow.runs import RunHandle
 
 if TYPE_CHECKING:
     from operad.runtime.evaluation.cases import Case, CasesLike

@@ -15,7 +15,7 @@ from weakref import WeakValueDictionary
 from pydantic import JsonValue, ValidationError
 
 from operad.runtime import events
-from operad.runtime.durable.rows import Origins, question_of
+from operad.runtime.durable.tables import Origins, question_of
 from operad.runtime.values.errors import InputError, InvalidError, OperadError, describe, did_you_mean, internal_cause
 from operad.runtime.values.message import NO_USAGE, Job, Usage, new_id
 from operad.runtime.values.questions import Question
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from operad.runtime.durable.health import DurableHealth
     from operad.runtime.durable.ledger import Ledger
     from operad.runtime.durable.restart import Restart
-    from operad.runtime.durable.rows import StoredRun
+    from operad.runtime.durable.tables import StoredRun
 
 
 # Requests with the id of a run that exists: they have to ask for the same.

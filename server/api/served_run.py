@@ -19,7 +19,7 @@ from operad.server.api.experts import Offer
 from operad.server.api.redaction import Redaction
 
 if TYPE_CHECKING:
-    from operad.runtime.durable.rows import StoredRun
+    from operad.runtime.durable.tables import StoredRun
     from operad.runtime.workflow.memory import Memory
 
 State = Literal["running", "asks", "finished", "failed", "cancelled"]

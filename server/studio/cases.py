@@ -17,7 +17,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from operad.flows.formats.shapes import list_of
-from operad.flows.names import names_of
+from operad.flows.node_graph import names_of
 from operad.operators.secrets import known_secrets
 from operad.operators.variables import VariableType, plain
 from operad.runtime.evaluation.cases import Case, Dataset

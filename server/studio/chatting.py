@@ -1,4 +1,4 @@
-"""Changes by instructions: the stream of a designer's run, and its draft, to be accepted or dropped, in whole or in parts."""
+"""Changes by instructions: the stream of a designer's run, and its draft, accepted or dropped, whole or in parts."""
 
 from __future__ import annotations
 

@@ -11,8 +11,7 @@ from operad.flows.edit import Difference
 from operad.flows.formats.format import Format, check_nodes, foreign
 from operad.flows.formats.remarks import remarks_of
 from operad.flows.formats.shapes import fields_of, list_of, pairs_of
-from operad.flows.names import name_of, names_of
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec, name_of, names_of
 from operad.flows.oversights import oversights_of
 from operad.operators.node import NodeOperator
 from operad.operators.node_params import readable, references_in

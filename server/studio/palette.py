@@ -9,7 +9,7 @@ from typing import Any, cast
 
 from operad.flows.catalogue import fields_for_generation, params_schema
 from operad.flows.check import NodeType
-from operad.flows.names import name_of_type
+from operad.flows.node_graph import name_of_type
 from operad.operators.conditions import OPERATORS, operators_of
 from operad.operators.node import summary
 from operad.operators.nodes import NODE_TYPES

@@ -7,8 +7,7 @@ from typing import Any
 
 from operad.flows.check import CONVERSATION, Checker
 from operad.flows.edit import Connect
-from operad.flows.names import names_of
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec, names_of
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import FILE_PARTS, VariableType
 from operad.runtime.values.errors import InputError, did_you_mean

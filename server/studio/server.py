@@ -21,7 +21,7 @@ from operad.configs.flow import MAX_BYTES
 from operad.configs.services import services_of_environment
 from operad.flows.edit import difference, read_operations
 from operad.operators.services import Services
-from operad.runtime.durable.rows import Retention
+from operad.runtime.durable.tables import Retention
 from operad.runtime.models.model import Model
 from operad.runtime.values.errors import InvalidError, MissingExtraError, OperadError
 from operad.runtime.values.pip import pip_install

@@ -21,7 +21,7 @@ from operad.server.view.sources import LedgerSource, Source
 
 if TYPE_CHECKING:
     from operad.runtime.durable.ledger import Ledger
-    from operad.runtime.durable.rows import StoredRun
+    from operad.runtime.durable.tables import StoredRun
 from operad.server.http.page_headers import content_policy
 from operad.server.view.http import application, json_response
 from operad.server.view.page import runs_page

@@ -25,7 +25,7 @@ from sqlalchemy import create_engine, text
 
 from operad.runtime import InputError, events
 from operad.runtime.durable import Ledger
-from operad.runtime.durable.rows import StoredRun
+from operad.runtime.durable.tables import StoredRun
 from operad.runtime.events.journal import bare
 
 HERE = Path(__file__).parent

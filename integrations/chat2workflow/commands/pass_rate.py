@@ -1,4 +1,4 @@
-"""`operad evaluate pass`: responses of Chat2Workflow, judged by the steps of its pass rate, and generated if missing."""
+"""`operad evaluate pass`: responses of Chat2Workflow, generated if missing, judged by the steps of its pass rate."""
 
 from __future__ import annotations
 

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Literal
 
 from operad.flows.formats.json_text import read_text
-from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import fields_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, in_order
 from operad.integrations.comfyui.comfyflow.answer import Answer, read_answer
 from operad.integrations.comfyui.formats import Definitions, check, executable, load
 from operad.integrations.comfyui.formats.written import NAME

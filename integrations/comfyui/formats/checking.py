@@ -14,9 +14,8 @@ from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
-from operad.flows.formats.order import cycle_issues
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, cycle_issues
 from operad.integrations.comfyui.formats.definitions import (
     COMBO,
     Definitions,

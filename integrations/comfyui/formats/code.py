@@ -21,10 +21,9 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise, takewhile
 
-from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import fields_of
 from operad.flows.formats.yaml_edit import pairs
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, in_order
 from operad.integrations.comfyui.formats.definitions import Definitions, NodeDefinition, type_of
 from operad.integrations.comfyui.formats.widgets import values_of
 from operad.integrations.comfyui.formats.written import NAME, VIRTUAL, slots, title_of, ui_of

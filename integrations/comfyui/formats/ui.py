@@ -10,9 +10,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from operad.flows.formats.order import depths
 from operad.flows.formats.shapes import fields_of, list_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, depths
 from operad.integrations.comfyui.formats.definitions import Definitions, NodeDefinition
 from operad.integrations.comfyui.formats.widgets import follows_control, places, values_of, with_defaults
 from operad.integrations.comfyui.formats.written import (

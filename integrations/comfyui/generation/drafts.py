@@ -16,9 +16,8 @@ from functools import cached_property
 from itertools import count
 from typing import Any, NamedTuple
 
-from operad.flows.formats.order import in_order
 from operad.flows.formats.shapes import fields_of
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec, in_order
 from operad.flows.repair.containers import rename
 from operad.flows.repair.state import Repair
 from operad.integrations.comfyui.formats import Definitions, dump_code

@@ -33,8 +33,7 @@ from operad.flows.edit import (
 from operad.flows.formats.format import Format
 from operad.flows.formats.operad import OPERAD
 from operad.flows.formats.table import FORMATS
-from operad.flows.names import names_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, names_of
 from operad.operators.nodes import NODE_TYPES
 from operad.runtime.values.errors import InputError, InvalidError, OperadError
 from operad.runtime.values.file import write_whole

@@ -19,7 +19,7 @@ from pydantic import BaseModel, ValidationError
 from operad.flows.formats.shapes import fields_of, list_of
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import state_folder
-from operad.runtime.durable.rows import ASKS, FINISHED, RUNNING, Retention, StoredRun
+from operad.runtime.durable.tables import ASKS, FINISHED, RUNNING, Retention, StoredRun
 from operad.runtime.events import Event, OperatorFinished
 from operad.runtime.events.journal import bare
 from operad.runtime.values.errors import OperadError

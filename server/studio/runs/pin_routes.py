@@ -13,8 +13,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from operad.flows.check import CONVERSATION, Checker
-from operad.flows.names import names_of
-from operad.flows.node_graph import NodeGraph
+from operad.flows.node_graph import NodeGraph, names_of
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.variables import Selector, Variables, VariableType
 from operad.runtime.values.errors import InputError, did_you_mean

@@ -15,8 +15,7 @@ from typing import Any, NamedTuple
 
 from operad.flows.check import CONVERSATION, Checker
 from operad.flows.formats.shapes import fields_of, list_of, texts_of
-from operad.flows.names import names_of
-from operad.flows.node_graph import NodeGraph, NodeSpec
+from operad.flows.node_graph import NodeGraph, NodeSpec, names_of
 from operad.operators.nodes import NODE_TYPES
 from operad.operators.nodes.flow import read_value
 from operad.operators.variables import VariableType, plain

@@ -31,7 +31,7 @@ from operad.operators.nodes.flow import StartParams
 from operad.operators.services import Services
 from operad.runtime.agents.agent import Agent, Expert, Profile
 from operad.runtime.durable.description import NO_GRAPH, changes, describe_workflow, unreadable
-from operad.runtime.durable.rows import FAILED, FINISHED
+from operad.runtime.durable.tables import FAILED, FINISHED
 from operad.runtime.events import Event
 from operad.runtime.models.model import Model
 from operad.runtime.models.resolve import resolve_model

@@ -19,7 +19,7 @@ from operad.runtime.observe.trace import Trace
 from operad.runtime.values.errors import InputError, describe, did_you_mean
 from operad.runtime.values.map_item import MapItem, without_index
 from operad.runtime.values.message import NO_USAGE, Job, Usage
-from operad.runtime.workflow.run_handle import RunHandle
+from operad.runtime.workflow.runs import RunHandle
 from operad.server.studio.runs.kept import Messages, Origin, with_files
 from operad.server.studio.runs.reuse import RunValues
 from operad.server.studio.runs.uploads import Uploads

@@ -23,8 +23,8 @@ from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events,
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.ledger import Ledger
-from operad.runtime.durable.rows import StoredRun
 from operad.runtime.durable.run_owner import leave
+from operad.runtime.durable.tables import StoredRun
 from operad.runtime.durable.work_table import StoredStep
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.values.pip import pip_install

@@ -26,7 +26,7 @@ from operad.runtime import (
     interrupt,
 )
 from operad.runtime.events import emit
-from operad.runtime.events.repeat import Repeat, repeating
+from operad.runtime.events.log import Repeat, repeating
 from operad.runtime.observe.metrics import MOST_NAMES, OTHER, Metrics, exposition, serve
 from operad.runtime.testing import ScriptedModel, ScriptedReasoner
 

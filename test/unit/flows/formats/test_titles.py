@@ -4,8 +4,7 @@ import pytest
 
 from operad.flows.edit import RenameNode, apply
 from operad.flows.formats.table import FORMATS
-from operad.flows.names import names_of
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
+from operad.flows.node_graph import Edge, NodeGraph, NodeSpec, names_of
 
 GRAPH = NodeGraph(
     [

@@ -62,8 +62,8 @@ from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, database, run_owner
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.records import Records
-from operad.runtime.durable.rows import ASKS, CANCELLED, FAILED, FINISHED, RUNNING, Executor
 from operad.runtime.durable.run_writer import Progress, RunChanges, TakeOver
+from operad.runtime.durable.tables import ASKS, CANCELLED, FAILED, FINISHED, RUNNING, Executor
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import bare, idempotency_key, key_of, once
 from operad.runtime.policies.policy import causes

@@ -12,8 +12,8 @@ from operad.runtime import FileDescriptor, FileStore
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database_names import database_url, file_store
 from operad.runtime.durable.process_ids import is_dead, process_identity
-from operad.runtime.durable.rows import Executor, StoredQuestion, StoredRun
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import Executor, StoredQuestion, StoredRun
 from operad.runtime.values.errors import InputError
 
 

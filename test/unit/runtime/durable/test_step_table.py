@@ -16,9 +16,9 @@ from operad.runtime.durable import Ledger
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.group_commit import MOST, GroupCommit
 from operad.runtime.durable.history import Recorder
-from operad.runtime.durable.rows import DONE, RUNNING, StepRow, StoredRun
 from operad.runtime.durable.run_writer import Progress, RunWriter, TakeOver
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import DONE, RUNNING, StepRow, StoredRun
 from operad.runtime.events import RunLog
 
 

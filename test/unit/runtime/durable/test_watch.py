@@ -14,7 +14,7 @@ from operad.runtime import BuiltinWorkflow, Job
 from operad.runtime.durable import Ledger
 from operad.runtime.durable.process_ids import process_identity
 from operad.runtime.durable.records import Watch
-from operad.runtime.durable.rows import Executor
+from operad.runtime.durable.tables import Executor
 
 ELSEWHERE = "another-boot pid:[1] 7 7"
 DIES = """

@@ -56,8 +56,8 @@ from operad.runtime import operator as as_operator
 from operad.runtime.durable import Ledger, Served, Worker, delivery
 from operad.runtime.durable.database_names import database_url
 from operad.runtime.durable.process_ids import version_here
-from operad.runtime.durable.rows import CANCELLED
 from operad.runtime.durable.store import Store
+from operad.runtime.durable.tables import CANCELLED
 from operad.runtime.durable.work_table import Request, delivery_queue
 from operad.runtime.events import current_scope, emit
 from operad.runtime.events.journal import idempotency_key

@@ -11,7 +11,7 @@ from local_http import NO_AUTHORITIES
 from studio_page import served
 from studios import FIVE, Client
 
-from operad.runtime.durable.rows import Retention
+from operad.runtime.durable.tables import Retention
 from operad.runtime.testing import Say, ScriptedModel
 
 ASKS = """\
