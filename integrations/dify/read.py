@@ -476,7 +476,7 @@ def _port(handle: Any, ports: Mapping[str, int]) -> int:
 
     Dify follows all edges of a node that has no branches, whatever their handles.
     """
-    if handle in (None, "source", "success-branch") or ports.keys() == {"source"}:
+    if handle in (None, "source", "success-branch") or set(ports) == {"source"}:
         return ports.get("source", 0)
     handle = text_of(handle)
     number = int(handle) if re.fullmatch(r"-?[0-9]{1,6}", handle) else len(ports)

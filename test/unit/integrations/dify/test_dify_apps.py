@@ -200,7 +200,8 @@ def test_an_input_of_an_unknown_kind_is_refused_with_its_place_and_a_near_name()
     with pytest.raises(InvalidError) as error:
         DIFY.load(text_of(app("chat", user_input_form=form)))
     [issue] = error.value.issues
-    assert issue.code == "format" and issue.message.startswith("model_config.user_input_form[1]: ")
+    assert issue.code == "format"
+    assert issue.message.startswith("model_config.user_input_form[1]: ")
     assert "'text-input'" in issue.message
 
 

@@ -233,7 +233,8 @@ def test_edges_of_a_node_without_branches_are_followed_whatever_their_handles_as
         edges=[("a", "start-source", "b"), ("b", "1", "c")],
     )
     graph = load(data)
-    assert check(graph, NODE_TYPES) == [] and [edge.port for edge in graph.edges] == [0, 0]
+    assert check(graph, NODE_TYPES) == []
+    assert [edge.port for edge in graph.edges] == [0, 0]
     assert [handle for _, handle, _ in edges_of(dump(graph))] == ["start-source", "1"]
 
 
