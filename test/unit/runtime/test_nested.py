@@ -122,22 +122,6 @@ async def error_of(workflow: Workflow) -> Exception:
 # Order
 
 
-async def test_a_workflow_inside_stands_for_its_operators(chain: New) -> None:
-    message = await run(chain("outer", "a", chain("inner", "b", "c"), "d"))
-
-    assert message.scratchpad == "d(c(b(a)))"
-
-
-async def test_three_levels_deep(chain: New) -> None:
-    deepest = chain("deepest", "c", "d")
-    middle = chain("middle", "b", deepest, "e")
-
-    message = await run(chain("outer", "a", middle, "f"))
-
-    assert message.scratchpad == "f(e(d(c(b(a)))))"
-    assert message.operator_id == "f"
-
-
 async def test_its_first_operators_hear_what_comes_before_it_and_the_others_only_each_other(chain: New) -> None:
     inner = chain("inner")
     first, other, last = Say("first"), Say("other"), Say("last")
@@ -372,12 +356,6 @@ async def test_usage_adds_up_through_all_workflows(chain: New, own_account: bool
     assert usages == {"a": 1, "b": 10, "c": 100, "d": 1000, "inner": 1100, "middle": 1110, "last": 0}
 
 
-async def test_the_usage_of_all_rounds_inside_counts(chain: New) -> None:
-    inner = chain("inner", spending("x", 5), judge=Judge(fault("more", "x"), PRAISE), max_rounds=2)
-
-    assert (await run(chain("outer", inner))).usage.calls == 10
-
-
 async def test_a_message_that_an_operator_passes_on_is_not_charged_again(chain: New) -> None:
     assert (await run(chain("outer", spending("a", 5), Say("pass", _first)))).usage.calls == 5
 
@@ -471,28 +449,10 @@ async def test_so_is_one_in_another_that_is_in_it(chain: New) -> None:
         assert {issue.code for issue in error.issues} == {"nested-in-itself"}
 
 
-async def test_and_a_circle_further_in(chain: New) -> None:
-    one, two = chain("one", "a"), chain("two", "b")
-    one.add_operator(two)
-    two.add_operator(one)
-
-    error = await error_of(chain("outer", one))
-
-    assert isinstance(error, InvalidError)
-    assert {issue.code for issue in error.issues} == {"nested-in-itself"}
-
-
 async def test_one_workflow_may_be_in_two_others(chain: New) -> None:
     shared = chain("shared", "x")
 
     assert (await run(chain("outer", chain("one", shared), chain("two", shared)))).scratchpad == "x(x)"
-
-
-async def test_two_workflows_of_the_same_name_are_doubles(chain: New) -> None:
-    error = await error_of(chain("outer", chain("inner", "a"), chain("inner", "b")))
-
-    assert isinstance(error, InvalidError)
-    assert [issue.code for issue in error.issues][:1] == ["duplicate-id"]
 
 
 async def test_names_inside_are_apart_from_those_outside(chain: New) -> None:
