@@ -325,22 +325,6 @@ async def test_rounds_inside_are_counted_inside(chain: New) -> None:
     assert started == [("inner", 1), ("x", 1), ("judge", 1), ("x", 2), ("judge", 2)]
 
 
-async def test_listeners_of_the_workflow_inside_hear_its_part_as_a_run_of_its_own(chain: New) -> None:
-    inside: list[Event] = []
-    outside: list[Event] = []
-    inner = chain("inner", "b", listeners=[inside.append])
-
-    await run(chain("outer", "a", inner, listeners=[outside.append]))
-
-    assert [event.path for event in inside if isinstance(event, OperatorFinished)] == [("b",)]
-    assert [type(event) for event in inside][:1] == [RunStarted]
-    assert [type(event) for event in inside][-1:] == [RunFinished]
-    assert [event.seq for event in inside] == [*range(1, len(inside) + 1)]
-    assert ("inner", "b") in [event.path for event in outside]
-    assert len({event.run_id for event in outside}) == 1
-    assert {event.run_id for event in inside}.isdisjoint({event.run_id for event in outside})
-
-
 @pytest.mark.parametrize("own_account", [False, True])
 async def test_usage_adds_up_through_all_workflows(chain: New, own_account: bool) -> None:
     events: list[Event] = []

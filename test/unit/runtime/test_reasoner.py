@@ -1,7 +1,6 @@
 import asyncio
 import json
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -18,16 +17,15 @@ from operad.runtime.events import (
     current_scope,
 )
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
-from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import shown_messages
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
-from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Raw, Say, ScriptedModel
+from operad.runtime.testing import CallTools, Plausible, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
-from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError, ModelError
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.text import cut, fence
@@ -457,12 +455,6 @@ async def test_a_broken_schema_is_said_before_a_model_is_asked():
             await MonoModelReasoner(scripted.model).infer(task(output_schema='{"type": "object", "properties": 3}'))
 
 
-async def test_a_failing_endpoint_is_a_model_error():
-    async with ScriptedModel([Fail(500)]) as scripted:
-        with pytest.raises(ModelError):
-            await MonoModelReasoner(scripted.model).infer(task())
-
-
 async def test_without_native_tools_a_tool_and_its_arguments_are_chosen_by_schema():
     steps = [Say('{"tool": "add"}'), Say('{"a": 2, "b": 2}'), Say('{"tool": "answer"}'), Say("It is 4.")]
     async with ScriptedModel(steps) as scripted:
@@ -529,28 +521,6 @@ async def test_a_tool_called_answer_is_told_from_answering():
         assert await MonoModelReasoner(constrained).infer(task(tools=(Tool.of(answer),))) == "42!"
 
 
-def test_one_reasoner_serves_threads_with_loops_of_their_own():
-    def step(request):
-        return Say(request["messages"][-1]["content"])
-
-    def ask(thread):
-        async def several():
-            tasks = [task(job=Job(goal=f"{thread}-{call}")) for call in range(5)]
-            return await asyncio.gather(*map(reasoner.infer, tasks))
-
-        answers[thread] = asyncio.run(several())
-
-    answers = {}
-    with ScriptedModel(step) as scripted:
-        reasoner = MonoModelReasoner(scripted.model)
-        threads = [threading.Thread(target=ask, args=(index,)) for index in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert answers == {thread: [f"{thread}-{call}" for call in range(5)] for thread in range(8)}
-
-
 async def test_without_a_model_the_environment_is_asked_at_the_first_call(monkeypatch):
     reasoner = MonoModelReasoner()
     async with ScriptedModel([Say("hello")], wants_key="k") as scripted:
@@ -569,11 +539,6 @@ def test_a_model_may_be_given_by_its_name(reasoner, monkeypatch):
     named = reasoner("gpt-5")
     assert named.describe() == "gpt-5 at https://api.openai.com/v1"
     assert named.fingerprint() == reasoner(resolve_model("gpt-5")).fingerprint()
-
-
-def test_the_embedded_model_may_be_given_by_its_name(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert MonoModelReasoner("embedded").model == EmbeddedModel()
 
 
 def test_actor_and_thinker_may_be_given_by_their_names(monkeypatch):
@@ -656,24 +621,6 @@ async def test_a_thinker_without_structured_output_is_repaired():
         free = scripted.model.model_copy(update={"structured": False})
         assert await DualModelReasoner(free).infer(task()) == "done"
     assert "the answer holds no JSON" in scripted.requests[1]["messages"][-1]["content"]
-
-
-async def test_cancelling_a_hanging_model_ends_the_call():
-    async with ScriptedModel([Hang()]) as scripted:
-        running = asyncio.create_task(DualModelReasoner(scripted.model).infer(task()))
-        while not scripted.requests:
-            await asyncio.sleep(0)
-        running.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await running
-
-
-def test_a_rejected_result_that_goes_on_is_shown_with_its_verdict():
-    rejected = WorkflowMessage("TEXT", status=WorkflowStatus.EXECUTION_ERROR, evaluation="EVAL", lesson="LESSON")
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(rejected.changed(operator_id="draft"),))
-    assert (
-        "### Result of draft\n```\nTEXT\n```\nVerdict: EXECUTION_ERROR. EVAL\nLesson: LESSON" in render(task)[-1].text
-    )
 
 
 def test_a_report_that_quotes_the_result_before_it_is_shown():
