@@ -1196,6 +1196,12 @@ async def test_the_door_is_shut_where_an_event_loop_runs():
         team.experts[0].execute(JOB)
 
 
+def test_a_leader_knows_its_team():
+    team = Team()
+    assert team.leader.experts == tuple(team.experts)
+    assert team.leader.profile == Profile(name="Boss")
+
+
 async def test_an_experts_workflow_that_ends_in_a_script_error_is_no_verdict():
     workflow = BuiltinWorkflow(name="W")
     workflow.add_operator(Operator(OperatorConfig(instruction="Do.", id="do")))

@@ -22,10 +22,10 @@ from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, render
 from operad.runtime.reasoning.reasoner import THINKER, DualModelReasoner, MonoModelReasoner
 from operad.runtime.reasoning.task import Task
-from operad.runtime.testing import CallTools, Plausible, Raw, Say, ScriptedModel
+from operad.runtime.testing import CallTools, Fail, Hang, Plausible, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.tools.toolkit import Action
-from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError
+from operad.runtime.values.errors import AnswerError, InputError, InvalidError, MaxTurnsError, ModelError
 from operad.runtime.values.file import FileDescriptor
 from operad.runtime.values.message import Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.text import cut, fence
@@ -455,6 +455,12 @@ async def test_a_broken_schema_is_said_before_a_model_is_asked():
             await MonoModelReasoner(scripted.model).infer(task(output_schema='{"type": "object", "properties": 3}'))
 
 
+async def test_a_failing_endpoint_is_a_model_error():
+    async with ScriptedModel([Fail(500)]) as scripted:
+        with pytest.raises(ModelError):
+            await MonoModelReasoner(scripted.model).infer(task())
+
+
 async def test_without_native_tools_a_tool_and_its_arguments_are_chosen_by_schema():
     steps = [Say('{"tool": "add"}'), Say('{"a": 2, "b": 2}'), Say('{"tool": "answer"}'), Say("It is 4.")]
     async with ScriptedModel(steps) as scripted:
@@ -621,6 +627,16 @@ async def test_a_thinker_without_structured_output_is_repaired():
         free = scripted.model.model_copy(update={"structured": False})
         assert await DualModelReasoner(free).infer(task()) == "done"
     assert "the answer holds no JSON" in scripted.requests[1]["messages"][-1]["content"]
+
+
+async def test_cancelling_a_hanging_model_ends_the_call():
+    async with ScriptedModel([Hang()]) as scripted:
+        running = asyncio.create_task(DualModelReasoner(scripted.model).infer(task()))
+        while not scripted.requests:
+            await asyncio.sleep(0)
+        running.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await running
 
 
 def test_a_report_that_quotes_the_result_before_it_is_shown():
