@@ -368,33 +368,6 @@ async def test_an_error_inside_names_both_workflows(chain: New) -> None:
     assert list(error.__cause__.finished) == ["b"]
 
 
-async def test_an_error_outside_stops_what_runs_inside(chain: New) -> None:
-    left: list[str] = []
-    begun = asyncio.Event()
-
-    async def wait(heard: Heard) -> str:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.01)
-            left.append("cleaned up")
-        return ""
-
-    async def fail(heard: Heard) -> str:
-        await begun.wait()
-        raise LookupError
-
-    outer = chain("outer", chain("middle", chain("inner", Say("wait", wait))))
-    outer.add_operator(Say("fail", fail))
-
-    error = await error_of(outer)
-
-    assert left == ["cleaned up"]
-    assert isinstance(error, OperatorError)
-    assert error.cancelled == ("middle",)
-
-
 async def test_what_is_wrong_inside_is_found_before_anything_runs(chain: New) -> None:
     first, b, c = Say("a"), Say("b"), Say("c")
     inner = chain("inner", b)
