@@ -41,7 +41,7 @@ def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
     for number, given in enumerate(each_of(config.get("user_input_form"))):
         if (kind := next(iter(given), "text-input")) not in INPUT_TYPES:
             hint = did_you_mean(kind, INPUT_TYPES)
-            yield f"model_config.user_input_form[{number}]: {kind!r} is no kind of input here{hint}; Dify leaves it out"
+            yield f"model_config.user_input_form[{number}]: {kind!r} is not a kind of input here{hint}; Dify leaves it out"
     if config.get("external_data_tools"):
         yield (
             "model_config.external_data_tools: the app fetches inputs from an API of its own; call it by an http-request "
