@@ -228,9 +228,8 @@ def test_an_operator_of_two_experts_keeps_its_definition_until_the_last_one_goes
     assert text == two.replace("[[*facts, *check]]", "[[*facts]]")
 
 
-@pytest.mark.parametrize(
-    ("text", "operation", "told"),
-    [
+def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit):
+    for text, operation, told in [
         (EXPERTS, remove("Fact checker"), "a file has at least one expert; add another one first"),
         (EXPERTS, remove("chekc"), "there is no 'chekc' (did you mean 'check'?)"),
         (EXPERTS, add("facts", expert="Fact checker"), "'Fact checker' has 'facts' already; give another name"),
@@ -241,10 +240,8 @@ def test_an_operator_of_two_experts_keeps_its_definition_until_the_last_one_goes
         (EXPERTS, {"op": "set", "node": "Fact checker", "path": "workflow", "value": []}, "workflow: give at least one"),
         ("experts:\n- profile: {name: E}\n  workflow: [[{name: a, instruction: x}]]\n", remove("a"), "'a' is the only operator"),
         (ROUTED, connect("reply", "triage"), "the operators wait for each other"),
-    ],
-)  # fmt: skip
-def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit, text, operation, told):
-    assert told in refused(edit, text, operation)
+    ]:  # fmt: skip
+        assert told in refused(edit, text, operation)
 
 
 BELOW = """\
