@@ -148,9 +148,13 @@ class Page:
 
 
 def faults_of(tab):
-    """Return serious findings of axe-core on a page."""
+    """Return serious findings of axe-core on a page, in dark and in light colours."""
     tab.evaluate(AXE.read_text(encoding="utf-8"))
-    return tab.evaluate(SERIOUS)
+    found = []
+    for scheme in ("dark", "light"):
+        tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += tab.evaluate(SERIOUS)
+    return found
 
 
 @contextmanager

@@ -38,20 +38,17 @@ def add(page, node_type, after):
     return min(set(page.nodes()) - before)  # a container comes with the node that its inside starts with
 
 
-@pytest.mark.parametrize(
-    ("node_type", "params"),
-    [
+def test_a_new_node_reads_what_stands_before_it(opened):
+    page = opened()
+    for node_type, params in [
+        ("iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["item", "2"]}),
         ("answer", {"answer": "{{#1.letter#}}"}),
         ("end", {"outputs": [["letter", ["letter", "1"]]]}),
         ("llm", {"system": "", "user": "{{#1.letter#}}"}),
         ("template-transform", {"variables": [["value", ["letter", "1"]]], "template": "{{ value }}"}),
         ("request", {"url": ""}),
-        ("iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["item", "2"]}),
-    ],
-)
-def test_a_new_node_reads_what_stands_before_it(opened, node_type, params):
-    page = opened()
-    assert page.params(add(page, node_type, "1")).items() >= params.items()
+    ]:
+        assert page.params(add(page, node_type, "1")).items() >= params.items()
 
 
 def test_a_new_code_node_runs_as_it_is(opened):

@@ -97,11 +97,10 @@ def test_an_expert_and_a_leader_are_added_and_removed(page):
     page.tab.locator(".toast", has_text="a file has at least one expert").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_the_forms_of_experts(page, scheme):
+def test_axe_finds_no_serious_fault_in_the_forms_of_experts(page):
     if not AXE.exists():
         pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
-    page, _ = page(color_scheme=scheme, bypass_csp=True)
+    page, _ = page(bypass_csp=True)
     show(page, "Writer")
     page.tab.get_by_role("region", name="Criteria").get_by_role("textbox").wait_for()
     assert page.faults() == []
