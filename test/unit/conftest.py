@@ -30,13 +30,6 @@ def shared_data():
 
 
 @pytest.fixture
-def nothing_configured(monkeypatch):
-    """The environment names no model."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-
-
-@pytest.fixture
 def engine():
     """The class of workflows that a test runs. One schedule drives both engines: test_engines.py and
     test_joins_properties.py try both."""

@@ -57,10 +57,8 @@ class Odd(Operator):
 
 
 @pytest.fixture
-def operad(operad, monkeypatch):
+def operad(operad):
     """Runs the command in an empty folder: exit status, stdout, stderr."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     return lambda *arguments: operad(*with_trust(arguments))
 
 

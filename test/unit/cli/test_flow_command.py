@@ -8,6 +8,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from small_flows import echo
 
 from operad.configs.flow import result_text
 from operad.configs.services import services_of_environment
@@ -25,18 +26,6 @@ FLOW = {
     ],
     "edges": [["1", 0, "2"], ["2", 0, "3"], ["3", 0, "4"], ["4", 0, "5"]],
 }  # fmt: skip
-
-
-def echo(*variables):
-    """A workflow that gives what it is given."""
-    names = [name for name, _ in variables]
-    return {
-        "nodes_info": [
-            {"id": "1", "type": "start", "param": {"variables": variables}},
-            {"id": "2", "type": "end", "param": {"outputs": [[name, [name, "1"]] for name in names]}},
-        ],
-        "edges": [["1", 0, "2"]],
-    }
 
 
 @pytest.fixture

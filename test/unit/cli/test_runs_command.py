@@ -83,8 +83,6 @@ ASKING = THREE.replace("{instruction: Then, class: kept_steps.Step}", '{instruct
 @pytest.fixture
 def operad(operad, tmp_path, monkeypatch):
     """Runs the command in a folder with three.yaml: exit status, stdout, stderr. Runs are kept there."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "HANG", "FAIL"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "kept_steps.py").write_text(STEPS)

@@ -176,9 +176,7 @@ def test_a_model_that_fails_is_told_in_the_stream(chat):
     assert "401" in messages[-2]["text"]
 
 
-def test_without_a_model_it_says_what_to_set(serve, monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "OPERAD_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+def test_without_a_model_it_says_what_to_set(serve, nothing_configured):
     studio = serve()
     studio.told("files", {"new": "empty", "path": "new.yaml"})
     told = studio.refused("chat", {"path": "new.yaml", "version": 1, "text": "Sum up a text."}, 400)
