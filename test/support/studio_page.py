@@ -3,6 +3,7 @@
 import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.server import Studio
@@ -33,6 +34,11 @@ class Page:
         self.tab = tab
         self.url = url
         self.folder = folder
+
+    @property
+    def file(self):
+        """The file that is open."""
+        return self.folder / unquote(self.tab.url.partition("#file=")[2].partition("&")[0])
 
     # The canvas
 

@@ -2,7 +2,6 @@
 
 import pytest
 from studio_page import AXE
-from studios import FIVE
 
 EXPERTS = """\
 app: {name: Facts, desc: Check a text.}
@@ -16,14 +15,6 @@ experts:
     workflow:
       - [*list, *check]
 """
-
-
-@pytest.fixture
-def five(site, request):
-    """The name of a new file with a workflow of five nodes."""
-    name = f"{request.node.name[:40]}.yaml"
-    (site[1] / name).write_text(FIVE)
-    return name
 
 
 def new(page):

@@ -16,17 +16,11 @@ START = NodeSpec("1", "start", {"variables": [["letter", "string"], ["letters", 
 
 
 @pytest.fixture
-def opened(site, page, request):
+def opened(opened):
     """Opens a new file with nodes in a new tab."""
-
-    def opened(nodes=(START,), edges=()):
-        name = f"{request.node.name.replace('[', '_').replace(']', '')[:60]}.yaml"
-        (site[1] / name).write_bytes(OPERAD.dump(NodeGraph(nodes, [Edge(*edge) for edge in edges], "flow")))
-        tab = page()
-        tab.open(name)
-        return tab
-
-    return opened
+    return lambda nodes=(START,), edges=(): opened(
+        OPERAD.dump(NodeGraph(nodes, [Edge(*edge) for edge in edges], "flow")).decode()
+    )
 
 
 def add(page, node_type, after):

@@ -24,19 +24,6 @@ nodes:
 """
 
 
-@pytest.fixture
-def opened(page, site):
-    """Opens a file with a given content in a new tab."""
-
-    def opened(content):
-        (site[1] / "file.yaml").write_text(content)
-        tab = page()
-        tab.open("file.yaml")
-        return tab
-
-    return opened
-
-
 def run(page, value):
     page.press("Control+Enter")
     page.tab.get_by_role("form", name="Run").get_by_label("mail").fill(value)

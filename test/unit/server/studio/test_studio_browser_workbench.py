@@ -1,7 +1,6 @@
 """The studio in a real browser: what a person who makes workflows meets in a day."""
 
 import json
-import re
 
 import pytest
 from studio_page import served, tabs
@@ -32,20 +31,6 @@ def prompts(count):
     return text_of(nodes, [(str(each), str(each + 1)) for each in range(1, count)])
 
 
-@pytest.fixture
-def opened(site, page, request):
-    """Opens a new file with a content in a new tab."""
-
-    def opened(text, suffix="yaml", **options):
-        name = f"{re.sub(r'[^a-z_]', '', request.node.name)[:60]}.{suffix}"
-        (site[1] / name).write_text(text)
-        tab = page(**options)
-        tab.open(name)
-        return tab
-
-    return opened
-
-
 def run(page):
     page.press("Control+Enter")
     page.tab.locator(".run button[type=submit]").click()
@@ -56,7 +41,7 @@ def run(page):
 
 
 def test_each_link_of_a_comfyui_graph_is_drawn_and_it_says_why_it_cannot_run(opened):
-    page = opened(json.dumps(COMFY), "json")
+    page = opened(json.dumps(COMFY), ".json")
     assert page.tab.locator(".react-flow__edge").count() == 4
     assert page.node("1").locator(".card-port").all_inner_texts() == ["model", "words", "colours"]
     button = page.tab.get_by_role("banner").get_by_role("button", name="Run")
@@ -251,20 +236,22 @@ def test_a_long_text_is_pasted_into_the_run_form_without_a_wait(opened):
     assert page.tab.locator(".run textarea").input_value() == ""
 
 
-def test_a_slash_and_a_name_are_replaced_by_the_variable(opened):
+@pytest.mark.parametrize(
+    ("typed", "chosen"), [("/letter", True), ("/Start", True), ("and/or", False), ("http://a/", False)]
+)
+def test_a_slash_and_a_name_are_replaced_by_the_variable(opened, typed, chosen):
     ask = NodeSpec("2", "llm", {"system": "", "user": "Hi"})
     page = opened(text_of([START, ask], [("1", "2")]))
     page.node("2").click()
-    for typed, is_name in [("/letter", True), ("/Start", True), ("and/or", False), ("http://a/", False)]:
-        page.editor("User").click()
-        page.press("Control+a", "Delete")
-        page.tab.keyboard.type("To " + typed, delay=30)
-        if is_name:
-            page.tab.locator(".cm-tooltip").get_by_role("option").first.click()
-            page.until(lambda: page.params("2")["user"] == "To {{#1.letter#}}")
-        else:
-            page.tab.wait_for_timeout(300)
-            assert page.tab.locator(".cm-tooltip").count() == 0
+    page.editor("User").click()
+    page.press("Control+a", "Delete")
+    page.tab.keyboard.type("To " + typed, delay=30)
+    if chosen:
+        page.tab.locator(".cm-tooltip").get_by_role("option").first.click()
+        page.until(lambda: page.params("2")["user"] == "To {{#1.letter#}}")
+    else:
+        page.tab.wait_for_timeout(300)
+        assert page.tab.locator(".cm-tooltip").count() == 0
 
 
 def test_pasted_nodes_cover_no_others(opened):

@@ -1,7 +1,5 @@
 """Operators of a YAML file of experts, added, removed and connected in the studio; the file keeps all else."""
 
-from typing import Any, cast
-
 import pytest
 from studios import EXPERTS
 
@@ -40,20 +38,6 @@ experts:
         - name: answer # the last
           instruction: Write the answer.
 """
-
-
-@pytest.fixture
-def edit(serve):
-    """Does operations on a file of experts: its text after them, and the document."""
-    studio = serve()
-
-    def edit(text, *operations):
-        (studio.folder / "file.yaml").write_text(text)
-        document = studio.apply(studio.open("file.yaml"), *operations)
-        return (studio.folder / "file.yaml").read_text(), document
-
-    cast("Any", edit).studio = studio
-    return edit
 
 
 def refused(edit, text, *operations):
