@@ -81,7 +81,7 @@ CASES = {
     "undefined-node": ([START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})], EDGES,
      ("undefined-node", "9", "outputs[0].value: 'output' of '22': there is no node '22' (did you mean '2'?)")),
     "undefined-variable": ([START, TEXT, ("9", "end", {"outputs": [["out", ["outptu", "2"]]]})], EDGES,
-     ("undefined-variable", "9", "outputs[0].value: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' (did you mean 'output'?)")),
+     ("undefined-variable", "9", "outputs[0].value: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' (did you mean 'output'?); it has: output")),
     "a part that files do not have": ([START, TEXT, ("9", "end", {"outputs": [["out", ["f.kind", "1"]]]})], EDGES,
      ("undefined-variable", "9", "outputs[0].value: 'f.kind' of '1': 'f' is a")),
     "not-before": ([START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}), ("3", "template-transform", {"variables": [], "template": "hi"}), END], [*EDGES, ("2", "3")],
