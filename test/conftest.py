@@ -24,8 +24,15 @@ def pytest_collection_finish() -> None:
 
 
 @pytest.fixture
-def operad(tmp_path, monkeypatch, capsys):
-    """Runs a command in an empty folder: exit status, stdout, stderr."""
+def nothing_configured(monkeypatch):
+    """The environment names no model and no search."""
+    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "SERPAPI_API_KEY"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def operad(tmp_path, monkeypatch, capsys, nothing_configured):
+    """Runs a command in an empty folder, without a model in the environment: exit status, stdout, stderr."""
     monkeypatch.chdir(tmp_path)
 
     def operad(*arguments):

@@ -3,6 +3,7 @@
 import re
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from urllib.parse import unquote
 
 from operad.server.studio.files.folder import Folder
 from operad.server.studio.server import Studio
@@ -33,6 +34,11 @@ class Page:
         self.tab = tab
         self.url = url
         self.folder = folder
+
+    @property
+    def file(self):
+        """The file that is open."""
+        return self.folder / unquote(self.tab.url.partition("#file=")[2].partition("&")[0])
 
     # The canvas
 
@@ -148,9 +154,13 @@ class Page:
 
 
 def faults_of(tab):
-    """Return serious findings of axe-core on a page."""
+    """Return serious findings of axe-core on a page, in dark and in light colours."""
     tab.evaluate(AXE.read_text(encoding="utf-8"))
-    return tab.evaluate(SERIOUS)
+    found = []
+    for scheme in ("dark", "light"):
+        tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += tab.evaluate(SERIOUS)
+    return found
 
 
 @contextmanager

@@ -9,6 +9,7 @@ import subprocess
 
 import pytest
 from forked import OPERAD_COMMAND
+from small_flows import echo
 from trusting import with_trust
 
 from operad.runtime import ChatStore
@@ -241,21 +242,9 @@ def test_an_answer_that_begins_anew_is_given_whole(piped, place):
     assert "the model started again; its answer is:" in err
 
 
-def flow_of(*variables):
-    """A workflow that gives what it is given."""
-    names = [name for name, _ in variables]
-    return {
-        "nodes_info": [
-            {"id": "1", "type": "start", "param": {"variables": variables}},
-            {"id": "2", "type": "end", "param": {"outputs": [[name, [name, "1"]] for name in names]}},
-        ],
-        "edges": [["1", 0, "2"]],
-    }
-
-
 def test_a_workflow_of_typed_nodes_takes_a_message_as_its_one_text(piped, place):
-    (place / "one.json").write_text(json.dumps(flow_of(["text", "string"])))
-    (place / "two.json").write_text(json.dumps(flow_of(["text", "string"], ["n", "number"])))
+    (place / "one.json").write_text(json.dumps(echo(["text", "string"])))
+    (place / "two.json").write_text(json.dumps(echo(["text", "string"], ["n", "number"])))
     assert piped("chat", "one.json", said="Hello.\n")[:2] == (0, "Hello.\n")
     status, _, err = piped("chat", "two.json", said="Hello.\n")
     assert status == 2

@@ -5,19 +5,10 @@ from pathlib import Path
 
 import jsonschema
 import pytest
+from small_flows import GREET
 
 from operad.flows.formats.table import FORMATS
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 
-GRAPH = NodeGraph(
-    [
-        NodeSpec("1", "start", {"variables": [["name", "string"]]}),
-        NodeSpec("2", "llm", {"system": "", "user": "Greet {{#1.name#}}."}),
-        NodeSpec("3", "end", {"outputs": [["text", ["text", "2"]]]}),
-    ],
-    [Edge("1", "2"), Edge("2", "3")],
-    "greet",
-)
 TYPED = ("operad", "chat2workflow", "dify", "coze")
 
 
@@ -25,7 +16,7 @@ TYPED = ("operad", "chat2workflow", "dify", "coze")
 def operad(operad, tmp_path):
     """Runs the command in a folder with workflows in each format: status, stdout, stderr."""
     for name in TYPED:
-        (tmp_path / name).write_bytes(FORMATS[name].dump(GRAPH))
+        (tmp_path / name).write_bytes(FORMATS[name].dump(GREET))
     return operad
 
 
@@ -113,13 +104,13 @@ def test_operations_of_files_come_before_those_of_options(operad, tmp_path):
     assert [node["id"] for node in said["changes"]["added"]] == ["4"]
     assert said["changes"]["edges_added"] == [["2", 0, "4"], ["4", 0, "3"]]
     assert said["issues"] == []
-    assert loaded(tmp_path / "operad", "operad") == GRAPH
+    assert loaded(tmp_path / "operad", "operad") == GREET
     assert [node.id for node in loaded(tmp_path / "new.yaml", "operad").nodes] == ["1", "2", "4", "3"]
 
 
 def test_nothing_is_written_by_a_dry_run_and_stdout_is_a_place_to_write_to(operad, tmp_path):
     assert operad("edit", "operad", "--op", "set 2 system x", "--dry-run") == (0, '~ node 2 system: "" → "x"\n', "")
-    assert loaded(tmp_path / "operad", "operad") == GRAPH
+    assert loaded(tmp_path / "operad", "operad") == GREET
     status, out, err = operad("edit", "operad", "--op", "set 2 system x", "-o", "-")
     assert (status, err) == (0, '~ node 2 system: "" → "x"\n')
     assert FORMATS["operad"].load(out.encode(), "greet").by_id["2"].params["system"] == "x"

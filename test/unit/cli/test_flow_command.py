@@ -5,15 +5,14 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from pathlib import Path
 
 import pytest
-from forked import OPERAD_COMMAND
+from small_flows import echo
 
 from operad.configs.flow import result_text
 from operad.configs.services import services_of_environment
-from operad.runtime.testing import Hang, Say, ScriptedModel
+from operad.runtime.testing import Say, ScriptedModel
 from operad.runtime.values.file import FileDescriptor
 
 START = {"id": "1", "type": "start", "param": {"variables": [["paper", "file"], ["tone", "string"]]}}
@@ -27,18 +26,6 @@ FLOW = {
     ],
     "edges": [["1", 0, "2"], ["2", 0, "3"], ["3", 0, "4"], ["4", 0, "5"]],
 }  # fmt: skip
-
-
-def echo(*variables):
-    """A workflow that gives what it is given."""
-    names = [name for name, _ in variables]
-    return {
-        "nodes_info": [
-            {"id": "1", "type": "start", "param": {"variables": variables}},
-            {"id": "2", "type": "end", "param": {"outputs": [[name, [name, "1"]] for name in names]}},
-        ],
-        "edges": [["1", 0, "2"]],
-    }
 
 
 @pytest.fixture
@@ -356,28 +343,6 @@ def test_at_a_prompt_ctrl_c_and_the_end_of_input_end_it(folder, turn, status, en
     found, out, seen = at_a_terminal(["run", "given.json"], turn)
     assert (found, out) == (status, "")
     assert end in seen.splitlines()[-1]
-
-
-def test_ctrl_c_in_mid_run_exits_130(folder, forked):
-    asked = threading.Event()
-
-    def hang(_):
-        asked.set()
-        return Hang()
-
-    with ScriptedModel([hang]) as endpoint:
-        process = forked.begin(
-            [
-                *OPERAD_COMMAND, "run", "flow.json",
-                "--base-url", endpoint.base_url, "--file", "notes.txt", "--input", "tone=dry",
-            ],
-            cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        assert asked.wait(timeout=60)
-        process.send_signal(signal.SIGINT)
-        out, err = process.communicate(timeout=20)
-    assert (process.returncode, out) == (130, "")
-    assert err.strip().endswith("operad: interrupted")
 
 
 def test_the_command_and_its_types_are_light_to_import():

@@ -18,14 +18,6 @@ REFUSAL = "I am sorry, but I cannot help with that."
 USELESS = {"refusal": REFUSAL, "cut off": '{"reasoning": "hm", "nodes": [{"id": "1", "ty', "prose": "First, a start."}
 
 
-@pytest.fixture
-def operad(operad, monkeypatch):
-    """Runs the command in an empty folder: exit status, stdout, stderr."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "SERPAPI_API_KEY"):
-        monkeypatch.delenv(name, raising=False)
-    return operad
-
-
 EXPERTS = "operators: [&a {instruction: Hi.}]\nexperts: [{profile: {name: A}, workflow: [[*a]]}]\n"
 
 

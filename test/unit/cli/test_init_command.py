@@ -12,14 +12,6 @@ from operad.runtime.testing import Say, ScriptedModel
 VERDICT = {"evaluation": "Good.", "status": "SUCCESS", "lesson": "", "blame": [], "score": 9}
 
 
-@pytest.fixture
-def operad(operad, monkeypatch):
-    """Runs the command in an empty folder: exit status, stdout, stderr."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
-    return operad
-
-
 def script():
     return [Say(json.dumps({"topic": "delivery"})), Say("It comes on Tuesday."), Say(json.dumps(VERDICT))]
 

@@ -14,6 +14,12 @@ from pathlib import Path
 import pytest
 from forked import OPERAD_COMMAND
 from trusting import with_trust
+from typer.testing import CliRunner
+
+from operad import Operator, Workflow
+from operad.cli.main import app
+from operad.evaluation import Dataset
+from operad.runtime.durable import Ledger
 
 pytest.importorskip("sqlalchemy")
 
@@ -22,7 +28,6 @@ from operad.cli.run_record import DisplayedRun, caught_up
 from operad.runtime import BuiltinWorkflow, Job, Usage, WorkflowMessage, events, interrupt
 from operad.runtime.durable.codec import Outcome
 from operad.runtime.durable.database_names import database_url
-from operad.runtime.durable.ledger import Ledger
 from operad.runtime.durable.run_owner import leave
 from operad.runtime.durable.tables import StoredRun
 from operad.runtime.durable.work_table import StoredStep
@@ -78,8 +83,6 @@ ASKING = THREE.replace("{instruction: Then, class: kept_steps.Step}", '{instruct
 @pytest.fixture
 def operad(operad, tmp_path, monkeypatch):
     """Runs the command in a folder with three.yaml: exit status, stdout, stderr. Runs are kept there."""
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "HANG", "FAIL"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", str(tmp_path / "runs.sqlite"))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     (tmp_path / "kept_steps.py").write_text(STEPS)
@@ -730,3 +733,43 @@ def test_show_has_the_result_of_a_workflow_of_typed_nodes(operad, tmp_path):
     operad("run", "letter.operad.yaml", "--input", "name=Ada", "--db", "runs.sqlite", "--durable", "--run-id", "letter")
     _, out, _ = operad("runs", "show", "letter", "--db", "runs.sqlite")
     assert re.search(r"^result +Dear Ada \(Ada\)$", out, re.MULTILINE)
+
+
+# `operad runs to-case`
+
+
+@pytest.fixture
+def database(tmp_path, monkeypatch):
+    """The path of a database with the finished run r1."""
+    monkeypatch.setenv("SHOP_TOKEN", "figs-and-dates")
+    path = tmp_path / "runs.db"
+    with (
+        Ledger(path) as ledger,
+        ScriptedModel(["The token is figs-and-dates, the key sk-abcdefghijkl, too."]) as endpoint,
+    ):
+        Workflow(Operator("Answer.", id="answer"), durable=ledger).run("Which?", model=endpoint.model, run_id="r1")
+    return path
+
+
+def to_case(*arguments):
+    return CliRunner().invoke(app, ["runs", "to-case", *map(str, arguments)])
+
+
+def test_a_run_is_printed_as_a_case_without_secrets(database):
+    case = json.loads(to_case("r1", "--db", database).stdout)
+    assert (case["name"], case["job"], case["accepted"]) == ("r1", "Which?", True)
+    assert case["steps"]["answer"]["message"] == "The token is [hidden], the key [key], too."
+    assert case["script"] == [
+        {"operator": "answer", "instruction": "Answer.", "text": "The token is [hidden], the key [key], too."}
+    ]
+
+
+def test_runs_are_added_to_a_file_of_cases(database, tmp_path):
+    path = tmp_path / "cases.jsonl"
+    told = to_case("r1", "--db", database, "-o", path)
+    assert "check `accepted`" in told.stderr
+    assert [case.name for case in Dataset.load(path)] == ["r1"]
+
+
+def test_a_run_that_is_not_there_is_an_error(database):
+    assert "r2" in str(to_case("r2", "--db", database).exception)

@@ -59,12 +59,10 @@ experts: [{profile: {name: Greeter}, workflow: [[*greet]]}]
 
 
 @pytest.fixture
-def folder(tmp_path, monkeypatch):
+def folder(tmp_path, monkeypatch, nothing_configured):
     """A folder with an expert whose code leaves a file `ran` when it is imported, and an empty store of trust."""
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / "steps.py").write_text(SPOILS.format(name="ran") + STEPS)
     (tmp_path / "expert.yaml").write_text(EXPERT)
     return tmp_path

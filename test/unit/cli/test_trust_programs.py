@@ -78,12 +78,10 @@ def collector():
 
 
 @pytest.fixture
-def put(tmp_path, monkeypatch, collector):
+def put(tmp_path, monkeypatch, collector, nothing_configured):
     """Writes a file, with the collector's address and the victim's folder, into a folder with an empty store of trust."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
     monkeypatch.setenv("GITHUB_TOKEN", "ghp_secret")
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     (tmp_path / "victim").mkdir()
     (tmp_path / "victim" / "diary.md").write_text("Dear diary, hello.")
     (tmp_path / "own").mkdir()

@@ -49,11 +49,9 @@ RENDEZVOUS = 60.0
 
 
 @pytest.fixture
-def place(tmp_path, monkeypatch, postgresql):
+def place(tmp_path, monkeypatch, postgresql, nothing_configured):
     """A folder with two.yaml; runs are kept there."""
     monkeypatch.chdir(tmp_path)
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("OPERAD_DB", postgresql.new())
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PYTHONUNBUFFERED", "1")

@@ -169,82 +169,28 @@ def test_the_first_operators_of_a_nested_workflow_name_the_operators_before_it()
 @pytest.mark.parametrize(
     ("flow", "job", "code", "where", "message"),
     [
-        (
-            lambda: Operator("Into {langauge}.", id="a"),
-            {"language": "German"},
-            "unknown-name",
-            "a",
-            "its instruction has {langauge}: no operator before it and no input of the job is 'langauge' (did you mean "
-            "'language'?); before it: no operator; inputs: language. For braces in the text, write {{langauge}}",
-        ),
-        (
-            lambda: Operator("Say {text}.", id="a"),
-            "go",
-            "unknown-name",
-            "a",
-            "its instruction has {text}: no operator before it and no input of the job is 'text'; before it: no operator; "
-            "inputs: none; the text of the job is {job.goal}. For braces in the text, write {{text}}",
-        ),
-        (
-            lambda: facts() >> Operator("Use {fact}.", id="a"),
-            {"topic": "x"},
-            "unknown-name",
-            "a",
-            "its instruction has {fact}: no operator before it is 'fact' (did you mean 'facts'?); before it: facts. For "
-            "braces in the text, write {{fact}}",
-        ),
-        (
-            lambda: facts() >> Operator("B.", id="b") >> Operator("Use {facts}.", id="c"),
-            "go",
-            "unknown-name",
-            "c",
-            "its instruction has {facts}: operator 'facts' has no edge to 'c'; add the edge, or name the input "
-            "differently. For braces in the text, write {{facts}}",
-        ),
-        (
-            lambda: facts(output=Facts) >> Operator("On {facts.titel}.", id="a"),
-            "go",
-            "unknown-output",
-            "a",
-            "its instruction has {facts.titel}: 'facts' has no 'titel' (did you mean 'title'?); it has: title, claims. For "
-            "braces in the text, write {{facts.titel}}",
-        ),
-        (
-            lambda: facts() >> Operator("On {facts.title}.", id="a"),
-            "go",
-            "unknown-output",
-            "a",
-            "its instruction has {facts.title}: the answer of 'facts' is text, which has no 'title'. For braces in the "
-            "text, write {{facts.title}}",
-        ),
-        (
-            lambda: facts(output=Facts) >> Map("all", over="facts.claims", each=Operator("Check {itm}.", id="b")),
-            "go",
-            "unknown-name",
-            "all/b",
-            "its instruction has {itm}: no operator before it is 'itm' (did you mean 'item'?); before it: facts, item, "
-            "index. For braces in the text, write {{itm}}",
-        ),
-        (
-            lambda: facts() >> Workflow(Operator("Use {fcts}.", id="b"), name="in"),
-            "go",
-            "unknown-name",
-            "in/b",
-            "its instruction has {fcts}: no operator before it is 'fcts' (did you mean 'facts'?); before it: facts. For "
-            "braces in the text, write {{fcts}}",
-        ),
-        (
-            lambda: facts() >> Workflow(Operator("Use {topic}.", id="b"), name="in"),
-            {"theme": "x"},
-            "unknown-name",
-            "in/b",
-            "its instruction has {topic}: no operator before it and no input of the job is 'topic'; before it: facts; "
-            "inputs: theme. For braces in the text, write {{topic}}",
-        ),
+        (lambda: Operator("Into {langauge}.", id="a"), {"language": "German"}, "unknown-name", "a",
+         "{langauge}: no operator before it and no input of the job is 'langauge' (did you mean 'language'?); before it: no operator; inputs: language."),
+        (lambda: Operator("Say {text}.", id="a"), "go", "unknown-name", "a",
+         "{text}: no operator before it and no input of the job is 'text'; before it: no operator; inputs: none; the text of the job is {job.goal}."),
+        (lambda: facts() >> Operator("Use {fact}.", id="a"), {"topic": "x"}, "unknown-name", "a", "{fact}: no operator before it is 'fact' (did you mean 'facts'?); before it: facts."),
+        (lambda: facts() >> Operator("B.", id="b") >> Operator("Use {facts}.", id="c"), "go", "unknown-name", "c",
+         "{facts}: operator 'facts' has no edge to 'c'; add the edge, or name the input differently."),
+        (lambda: facts(output=Facts) >> Operator("On {facts.titel}.", id="a"), "go", "unknown-output", "a",
+         "{facts.titel}: 'facts' has no 'titel' (did you mean 'title'?); it has: title, claims."),
+        (lambda: facts() >> Operator("On {facts.title}.", id="a"), "go", "unknown-output", "a", "{facts.title}: the answer of 'facts' is text, which has no 'title'."),
+        (lambda: facts(output=Facts) >> Map("all", over="facts.claims", each=Operator("Check {itm}.", id="b")), "go", "unknown-name", "all/b",
+         "{itm}: no operator before it is 'itm' (did you mean 'item'?); before it: facts, item, index."),
+        (lambda: facts() >> Workflow(Operator("Use {fcts}.", id="b"), name="in"), "go", "unknown-name", "in/b",
+         "{fcts}: no operator before it is 'fcts' (did you mean 'facts'?); before it: facts."),
+        (lambda: facts() >> Workflow(Operator("Use {topic}.", id="b"), name="in"), {"theme": "x"}, "unknown-name", "in/b",
+         "{topic}: no operator before it and no input of the job is 'topic'; before it: facts; inputs: theme."),
     ],
 )  # fmt: skip
 def test_a_name_that_names_nothing_is_an_issue_before_anything_runs(flow, job, code, where, message):
-    assert issues(flow(), job) == [(code, where, message)]
+    [issue] = issues(flow(), job)
+    assert issue[:2] == (code, where)
+    assert issue[2].startswith(f"its instruction has {message}")
 
 
 def test_names_are_checked_without_a_job_if_they_are_nearly_those_of_operators():

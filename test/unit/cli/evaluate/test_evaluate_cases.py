@@ -256,9 +256,7 @@ nodes:
 """
 
 
-def test_scripts_checks_and_pinned_values_of_cases_need_no_model(tmp_path, monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(name, raising=False)
+def test_scripts_checks_and_pinned_values_of_cases_need_no_model(tmp_path, monkeypatch, nothing_configured):
     monkeypatch.chdir(tmp_path)
     script = [{"operator": "2", "text": "Hello, Ada"}]
     job = {"name": "ada", "job": "greet", "inputs": {"name": "Ada"}}

@@ -91,9 +91,7 @@ def test_the_workflow_of_these_tests_is_sound(graph):
 DONE = {
     "set 2 cases[0].conditions[0].variable 1.names": ['~ node 2 cases[0].conditions[0].variable: "1.name" → "1.names"'],
     "set 8 outputs.all 5.output": ['~ node 8 outputs.all: "6.output" → "5.output"'],
-    'add_node 9 template-transform \'variables={"a":"1.name"}\' template=x': [
-        '+ node 9 (template-transform): {"variables": {"a": "1.name"}, "template": "x"}'
-    ],
+    'add_node 9 template-transform \'variables={"a":"1.name"}\' template=x': ['+ node 9 (template-transform): {"variables": {"a": "1.name"}, "template": "x"}'],
     'add_branch 2 \'{"conditions": [{"variable": "1.name", "operator": "empty"}]}\'': [
         '~ node 2 +cases[1]: {"conditions": [{"variable": "1.name", "operator": "empty"}]}',
         "- edge 2 port 1 → 4",
@@ -108,32 +106,18 @@ DONE = {
         "- edge 7 → 8",
         "+ edge 6 → 8",
     ],
-    "remove_node 3 cut": [
-        '- node 3 (llm): {"system": "", "user": "Greet nobody."}',
-        "- edge 2 → 3",
-        "- edge 3 → 5",
-    ],
+    "remove_node 3 cut": ['- node 3 (llm): {"system": "", "user": "Greet nobody."}', "- edge 2 → 3", "- edge 3 → 5"],
     'rename_node 4 "Greet a person"': ['~ node 4 +title: "Greet a person"'],
     'set 4 system "Be brief."': ['~ node 4 system: "Be kind." → "Be brief."'],
-    "set 2 cases[0][1][0][1] 'not empty'": [
-        '~ node 2 cases[0].conditions[0].operator: "empty" → "not empty"',
-    ],
-    'set 1 variables[2] \'["n", "number"]\'': [
-        '~ node 1 +variables.n: "number"',
-    ],
+    "set 2 cases[0][1][0][1] 'not empty'": ['~ node 2 cases[0].conditions[0].operator: "empty" → "not empty"'],
+    'set 1 variables[2] \'["n", "number"]\'': ['~ node 1 +variables.n: "number"'],
     "replace_text 4 user Greet Praise": [
-        "~ node 4 user: \"Greet {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\" → "
-        "\"Praise {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\""
+        "~ node 4 user: \"Greet {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\" → " "\"Praise {{#'1'.name#}}, {{#1.name#}}, {{# 1.names #}}.\"",
     ],
     "connect 2 5": ["+ edge 2 → 5"],
     "connect 2 5 else": ["+ edge 2 port 1 → 5"],
     "disconnect 3 5": ["- edge 3 → 5"],
-    "insert_between 2 4 9 llm system=x user=y": [
-        '+ node 9 (llm): {"system": "x", "user": "y"}',
-        "- edge 2 port 1 → 4",
-        "+ edge 2 port 1 → 9",
-        "+ edge 9 → 4",
-    ],
+    "insert_between 2 4 9 llm system=x user=y": ['+ node 9 (llm): {"system": "x", "user": "y"}', "- edge 2 port 1 → 4", "+ edge 2 port 1 → 9", "+ edge 9 → 4"],
     """add_branch 2 '["or", [[["name", "1"], "is", "Bob"]]]' 0""": [
         '~ node 2 +cases[0]: {"logic": "or", "conditions": [{"variable": "1.name", "operator": "is", "value":… (89 characters)',
         "- edge 2 → 3",
@@ -164,26 +148,15 @@ DONE = {
         '~ node 7 +variables.text: "5.output"',
         "~ node 7 code: \"def main(said):\\n    return {'size': len(said)}\" → \"def main(text):\\n    return {'size': len(text)}\"",
     ],
-    "rename_variable 8 all lines": [
-        '~ node 8 -outputs.all: "6.output"',
-        '~ node 8 +outputs.lines: "6.output"',
-    ],
-    "add_input n number": [
-        '~ node 1 +variables.n: "number"',
-    ],
-    "remove_input names": [
-        '~ node 1 -variables.names: "array[string]"',
-    ],
-    "add_output said 5.output": [
-        '~ node 8 +outputs.said: "5.output"',
-    ],
-    "remove_output size": [
-        '~ node 8 -outputs.size: "7.size"',
-    ],
+    "rename_variable 8 all lines": ['~ node 8 -outputs.all: "6.output"', '~ node 8 +outputs.lines: "6.output"'],
+    "add_input n number": ['~ node 1 +variables.n: "number"'],
+    "remove_input names": ['~ node 1 -variables.names: "array[string]"'],
+    "add_output said 5.output": ['~ node 8 +outputs.said: "5.output"'],
+    "remove_output size": ['~ node 8 -outputs.size: "7.size"'],
     "set_note 1 color=blue": ['~ sticky note 1: "Mind the **hours**."'],
     "set_note b Hello at=[1,2.5] size=[300,90]": ['+ sticky note b: "Hello"'],
     "remove_note 1": ['- sticky note 1: "Mind the **hours**."'],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", DONE)
@@ -204,120 +177,44 @@ REFUSED = {
     "add_node 6-2 llm": ("duplicate-id", "id: '6-2' is a node already (template-transform); '6-3' is free"),
     "add_node conversation llm": ("duplicate-id", "id: the id 'conversation' and the type 'conversation' go together"),
     "add_node 9 lmm": ("unknown-type", "type: 'lmm' is not a node type (did you mean 'llm'?)"),
-    "add_node 9 llm usr=x": (
-        "unknown-param",
-        "params.usr: llm has no parameter 'usr' (did you mean 'user'?); it has: system, user",
-    ),
-    "add_node 9 llm inside=3": (
-        "crosses-border",
-        "inside: nothing can run inside '3', which is of type 'llm'; these can hold nodes: iteration, loop",
-    ),
-    "rename_node 44 x": (
-        "undefined-node",
-        "node: there is no node '44' (did you mean '4'?); there are: 1, 2, 3, 4, 5, 6, 6-1, 6-2 and 2 more",
-    ),
-    "remove_node 66": (
-        "undefined-node",
-        "node: there is no node '66' (did you mean '6'?); there are: 1, 2, 3, 4, 5, 6, 6-1, 6-2 and 2 more",
-    ),
+    "add_node 9 llm usr=x": ("unknown-param", "params.usr: llm has no parameter 'usr' (did you mean 'user'?); it has: system, user"),
+    "add_node 9 llm inside=3": ("crosses-border", "inside: nothing can run inside '3', which is of type 'llm'; these can hold nodes: iteration, loop"),
+    "rename_node 44 x": ("undefined-node", "node: there is no node '44' (did you mean '4'?); there are: 1, 2, 3, 4, 5, 6, 6-1, 6-2 and 2 more"),
+    "remove_node 66": ("undefined-node", "node: there is no node '66' (did you mean '6'?); there are: 1, 2, 3, 4, 5, 6, 6-1, 6-2 and 2 more"),
     "set 3 usr x": ("unknown-param", "path: llm has no parameter 'usr' (did you mean 'user'?); it has: system, user"),
-    "set 2 cases[3][1] x": (
-        "no-path",
-        "path: node '2': cases has 1 item, so cases[3] is not there; places count from 0",
-    ),
-    "set 3 user[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0] x": (
-        "no-path",
-        "path: node '3': the path has 22 steps; the maximum is 20",
-    ),
-    "set 3 user[0] x": ("no-path", "path: node '3': user is not a list: \"Greet nobody.\""),
-    "set 3 user..x x": (
-        "no-path",
-        "path: node '3': 'user..x' is not a path; write it as cases[0][1] or arguments.city",
-    ),
-    "replace_text 3 user everybody x": (
-        "no-text",
-        'old: "everybody" does not stand in user of \'3\', which is: "Greet nobody."',
-    ),
-    "replace_text 4 user name x": (
-        "no-text",
-        "old: \"name\" stands 3 times in user of '4'; give more of the text around it",
-    ),
-    "replace_text 2 cases x y": (
-        "no-path",
-        'path: cases of \'2\' is not a text: [[null, [[["name", "1"], "empty"]]]]; use set',
-    ),
+    "set 2 cases[3][1] x": ("no-path", "path: node '2': cases has 1 item, so cases[3] is not there; places count from 0"),
+    "set 3 user[0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0][0] x": ("no-path", "path: node '3': the path has 22 steps; the maximum is 20"),
+    "set 3 user[0] x": ("no-path", 'path: node \'3\': user is not a list: "Greet nobody."'),
+    "set 3 user..x x": ("no-path", "path: node '3': 'user..x' is not a path; write it as cases[0][1] or arguments.city"),
+    "replace_text 3 user everybody x": ("no-text", 'old: "everybody" does not stand in user of \'3\', which is: "Greet nobody."'),
+    "replace_text 4 user name x": ("no-text", 'old: "name" stands 3 times in user of \'4\'; give more of the text around it'),
+    "replace_text 2 cases x y": ("no-path", 'path: cases of \'2\' is not a text: [[null, [[["name", "1"], "empty"]]]]; use set'),
     "connect 3 5": ("duplicate-edge", "target: an edge leads from port 0 of '3' to '5' already; leave this out"),
     "connect 3 8 1": ("port-out-of-range", "port: '3' (llm) has no port 1; it has only port 0"),
     "connect 2 8 2": ("port-out-of-range", "port: '2' (if-else) has no port 2; it has 0 to 1: 0, else"),
-    "connect 3 8 else": (
-        "port-out-of-range",
-        "port: only if-else has a port else, and '3' is of type 'llm'; give a number, or leave it out",
-    ),
+    "connect 3 8 else": ("port-out-of-range", "port: only if-else has a port else, and '3' is of type 'llm'; give a number, or leave it out"),
     "connect 3 3": ("cycle", "target: '3' cannot lead to itself"),
-    "connect 6 6-1": (
-        "edge-to-own-start",
-        "target: what runs inside '6' begins by itself, at its start node; leave this edge out",
-    ),
-    "connect 5 6-2": (
-        "crosses-border",
-        "target: '6-2' runs inside '6'; an edge across that border begins or ends at '6'",
-    ),
+    "connect 6 6-1": ("edge-to-own-start", "target: what runs inside '6' begins by itself, at its start node; leave this edge out"),
+    "connect 5 6-2": ("crosses-border", "target: '6-2' runs inside '6'; an edge across that border begins or ends at '6'"),
     "disconnect 3 8": ("no-edge", "target: no edge leads from '3' to '8'; '3' leads to: 5"),
     "disconnect 2 4 0": ("no-edge", "port: no edge leads from '2' to '4' from port 0; it is from port 1"),
     "insert_between 1 5 9 llm": ("no-edge", "target: no edge leads from '1' to '5'; '1' leads to: 2"),
-    "add_branch 3 x": (
-        "no-branches",
-        "node: '3' is of type 'llm', and only if-else and question-classifier have branches; add one of these",
-    ),
-    "add_branch 2 Bob": (
-        "param",
-        'branch: a case is {"conditions": [{"variable": "id.variable", "operator": …, "value": …}, …]}, not "Bob"',
-    ),
+    "add_branch 3 x": ("no-branches", "node: '3' is of type 'llm', and only if-else and question-classifier have branches; add one of these"),
+    "add_branch 2 Bob": ("param", 'branch: a case is {"conditions": [{"variable": "id.variable", "operator": …, "value": …}, …]}, not "Bob"'),
     "add_branch 2 '[null, []]' 4": ("port-out-of-range", "port: '2' has 1 branches; give 0 to 1"),
-    "rename_variable 1 nam x": (
-        "undefined-variable",
-        "old: '1' (start) has no variable 'nam' (did you mean 'name'?); it has: name, names",
-    ),
-    "rename_variable 1 name names": (
-        "duplicate-name",
-        "new: '1' has a variable 'names' already; choose another name, or rename that one first",
-    ),
-    "rename_variable 3 text x": (
-        "undefined-variable",
-        "old: the variables of '3' have their names from its type, 'llm'",
-    ),
-    "rename_variable 7 said len": (
-        "param",
-        "old: 'said' of '7': the code uses 'said' or 'len' for something else, too; "
-        "change the code with replace_text, and the declaration with set",
-    ),
-    "rename_variable 6-2 name a-b": (
-        "param",
-        "old: 'name' of '6-2': 'a-b' is not a name, or the template has it already; choose another",
-    ),
+    "rename_variable 1 nam x": ("undefined-variable", "old: '1' (start) has no variable 'nam' (did you mean 'name'?); it has: name, names"),
+    "rename_variable 1 name names": ("duplicate-name", "new: '1' has a variable 'names' already; choose another name, or rename that one first"),
+    "rename_variable 3 text x": ("undefined-variable", "old: the variables of '3' have their names from its type, 'llm'"),
+    "rename_variable 7 said len": ("param", "old: 'said' of '7': the code uses 'said' or 'len' for something else, too; change the code with replace_text, and the declaration with set"),
+    "rename_variable 6-2 name a-b": ("param", "old: 'name' of '6-2': 'a-b' is not a name, or the template has it already; choose another"),
     "add_input name": ("duplicate-name", "name: '1' has the input 'name' already; leave this out"),
-    "remove_input nam": (
-        "undefined-variable",
-        "name: '1' has no input 'nam' (did you mean 'name'?); it has: name, names",
-    ),
-    "add_output all 5.output": (
-        "duplicate-name",
-        "name: '8' has the output 'all' already; set its outputs to change it",
-    ),
-    "add_output more 5.output 3": (
-        "no-end",
-        "node: '3' is of type 'llm', and outputs are of ends; these are: 8",
-    ),
-    "remove_output al": (
-        "undefined-variable",
-        "name: '8' has no output 'al' (did you mean 'all'?); it has: all, size",
-    ),
+    "remove_input nam": ("undefined-variable", "name: '1' has no input 'nam' (did you mean 'name'?); it has: name, names"),
+    "add_output all 5.output": ("duplicate-name", "name: '8' has the output 'all' already; set its outputs to change it"),
+    "add_output more 5.output 3": ("no-end", "node: '3' is of type 'llm', and outputs are of ends; these are: 8"),
+    "remove_output al": ("undefined-variable", "name: '8' has no output 'al' (did you mean 'all'?); it has: all, size"),
     "remove_note 2": ("undefined-node", "id: there is no sticky note '2'; there are: 1"),
-    "set_note 1 color=bleu": (
-        "param",
-        "color: must be 'yellow', 'blue', 'cyan', 'green', 'pink' or 'violet', not \"bleu\" (did you mean 'blue'?)",
-    ),
-}
+    "set_note 1 color=bleu": ("param", 'color: must be \'yellow\', \'blue\', \'cyan\', \'green\', \'pink\' or \'violet\', not "bleu" (did you mean \'blue\'?)'),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("text", REFUSED)

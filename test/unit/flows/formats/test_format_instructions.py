@@ -7,6 +7,7 @@ import pytest
 from amounts import amount
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from small_flows import GREET
 
 from operad.flows.formats.table import FORMATS, find_format, read
 from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
@@ -15,15 +16,6 @@ from operad.integrations.dify.write import EXTRA
 from operad.runtime.values.errors import InvalidError
 
 KEEPING = ("operad", "dify", "coze", "chat2workflow")
-GRAPH = NodeGraph(
-    [
-        NodeSpec("1", "start", {"variables": [["name", "string"]]}),
-        NodeSpec("2", "llm", {"system": "", "user": "Greet {{#1.name#}}."}),
-        NodeSpec("3", "end", {"outputs": [["text", ["text", "2"]]]}),
-    ],
-    [Edge("1", "2"), Edge("2", "3")],
-    "greet",
-)
 ASKED = (
     "Greet somebody by name.",
     "Say \"hello\", not 'hi'.\n\n  And:\n\t- kindly 😀\n",
@@ -48,16 +40,16 @@ def given_to(graph, name):
 @pytest.mark.parametrize("name", KEEPING)
 @pytest.mark.parametrize("instructions", [ASKED, *((text,) for text in ASKED)])
 def test_a_file_keeps_them_and_is_told_by_its_content(name, instructions):
-    graph = replace(GRAPH, instructions=instructions)
+    graph = replace(GREET, instructions=instructions)
     data = FORMATS[name].dump(graph)
     assert find_format(data) is FORMATS[name]
     assert read(data, "greet") == (FORMATS[name], graph)
-    assert FORMATS[name].losses(graph) == FORMATS[name].losses(GRAPH)
+    assert FORMATS[name].losses(graph) == FORMATS[name].losses(GREET)
 
 
 @pytest.mark.parametrize("name", KEEPING)
 def test_a_workflow_without_them_is_written_as_before(name):
-    data = FORMATS[name].dump(GRAPH)
+    data = FORMATS[name].dump(GREET)
     assert b"instructions" not in data
     assert FORMATS[name].load(data, "greet").instructions == ()
 
@@ -66,7 +58,7 @@ def test_a_workflow_without_them_is_written_as_before(name):
 @example(("\ud83d\ude00"[:1],))
 @settings(max_examples=amount(10, 60))
 def test_any_texts_come_back_through_all_of_them(instructions):
-    graph = replace(GRAPH, instructions=instructions)
+    graph = replace(GREET, instructions=instructions)
     whole = not any("\ud800" <= each <= "\udfff" for text in instructions for each in text)
     for name in KEEPING:
         data = FORMATS[name].dump(graph)
@@ -75,11 +67,11 @@ def test_any_texts_come_back_through_all_of_them(instructions):
         assert len(graph.instructions) == len(instructions)
         assert graph.instructions == instructions or not whole, name
     graph = given_to(graph, "operad")
-    assert (list(graph.nodes), list(graph.edges)) == (GRAPH.nodes, GRAPH.edges)
+    assert (list(graph.nodes), list(graph.edges)) == (GREET.nodes, GREET.edges)
 
 
 def test_a_whole_response_keeps_them_in_its_json():
-    response = f"So <b>:\n<workflow>\n{FORMATS['chat2workflow'].dump(GRAPH).decode()}</workflow>\nDone.".encode()
+    response = f"So <b>:\n<workflow>\n{FORMATS['chat2workflow'].dump(GREET).decode()}</workflow>\nDone.".encode()
     graph = replace(FORMATS["chat2workflow"].load(response, "greet"), instructions=ASKED)
     data = FORMATS["chat2workflow"].dump(graph)
     assert find_format(data) is FORMATS["chat2workflow"]
@@ -89,7 +81,7 @@ def test_a_whole_response_keeps_them_in_its_json():
 
 
 def test_json_that_others_wrote_anew_may_name_the_tags_plainly():
-    graph = replace(GRAPH, instructions=ASKED)
+    graph = replace(GREET, instructions=ASKED)
     again = json.dumps(json.loads(FORMATS["chat2workflow"].dump(graph)), sort_keys=True)
     assert "<workflow>" in again
     assert FORMATS["chat2workflow"].load(again.encode(), "greet") == graph
@@ -114,9 +106,9 @@ def test_yaml_for_people_is_read_and_misshapen_is_told_with_its_line():
 
 @pytest.mark.parametrize("value", [None, 3, "Greet.", {"a": "b"}, [], ["a", 3], [["a"]], {"instructions": "a"}])
 def test_what_is_none_of_ours_is_not_taken_for_them(value):
-    flow = json.loads(FORMATS["chat2workflow"].dump(GRAPH))
-    assert FORMATS["chat2workflow"].load(json.dumps({**flow, "instructions": value}).encode(), "greet") == GRAPH
-    data = FORMATS["dify"].dump(GRAPH)
+    flow = json.loads(FORMATS["chat2workflow"].dump(GREET))
+    assert FORMATS["chat2workflow"].load(json.dumps({**flow, "instructions": value}).encode(), "greet") == GREET
+    data = FORMATS["dify"].dump(GREET)
     for own in (value, {"instructions": value}, {"instructions": value, "more": 1}):
         file = data + f"operad: {json.dumps(own)}\n".encode()
         graph = FORMATS["dify"].load(file, "greet")
@@ -127,7 +119,7 @@ def test_what_is_none_of_ours_is_not_taken_for_them(value):
 
 
 def test_what_stands_beside_them_in_a_dify_file_stays():
-    file = FORMATS["dify"].dump(GRAPH) + b"operad: {instructions: [Greet.], more: 1}\n"
+    file = FORMATS["dify"].dump(GREET) + b"operad: {instructions: [Greet.], more: 1}\n"
     graph = FORMATS["dify"].load(file, "greet")
     assert graph.instructions == ("Greet.",)
     assert "Greet." not in str(graph.extra)
@@ -137,7 +129,7 @@ def test_what_stands_beside_them_in_a_dify_file_stays():
 
 
 def test_an_archive_of_coze_keeps_them_beside_the_words_of_people():
-    graph = replace(GRAPH, name="said: greet", instructions=("Greet.",))
+    graph = replace(GREET, name="said: greet", instructions=("Greet.",))
     said = {"flow": {"schema_version": "1.0.0", "id": 7, "description": "Says hello.", "mode": "workflow"}}
     graph = given_to(replace(graph, extra={"coze": said}), "coze")
     assert (graph.name, graph.instructions) == ("said: greet", ("Greet.",))
@@ -149,8 +141,8 @@ def test_an_archive_of_coze_keeps_them_beside_the_words_of_people():
 
 @pytest.mark.parametrize("name", [name for name in FORMATS if name not in (*KEEPING, "mermaid")])
 def test_the_others_say_that_they_lose_them(name):
-    lost = {(issue.code, issue.message) for issue in FORMATS[name].losses(replace(GRAPH, instructions=("Greet.",)))}
-    assert lost - {(issue.code, issue.message) for issue in FORMATS[name].losses(GRAPH)} == {
+    lost = {(issue.code, issue.message) for issue in FORMATS[name].losses(replace(GREET, instructions=("Greet.",)))}
+    assert lost - {(issue.code, issue.message) for issue in FORMATS[name].losses(GREET)} == {
         ("note", "the instructions that it was made from")
     }
 
@@ -166,7 +158,7 @@ def test_what_is_made_of_a_workflow_keeps_them_and_a_part_does_not():
 
 @pytest.mark.parametrize("name", KEEPING)
 def test_many_come_back(name):
-    graph = replace(GRAPH, instructions=tuple(f"word {number}\n" * 5 for number in range(500)))
+    graph = replace(GREET, instructions=tuple(f"word {number}\n" * 5 for number in range(500)))
     assert given_to(graph, name) == graph
 
 
@@ -175,7 +167,7 @@ def test_aliases_make_no_more_text_of_a_file_than_it_may_have(name):
     def file(aliases):
         texts = ", ".join([f"&a {'x' * 100_000}", *["*a"] * aliases])
         own = f"instructions: [{texts}]" if name == "operad" else f"operad: {{instructions: [{texts}]}}"
-        return FORMATS[name].dump(GRAPH) + f"{own}\n".encode()
+        return FORMATS[name].dump(GREET) + f"{own}\n".encode()
 
     assert len(FORMATS[name].load(file(3), "greet").instructions) == 4
     with pytest.raises(InvalidError, match="once"):

@@ -1,28 +1,19 @@
 """Every format reads a workflow from text, bytes or a file, and writes it."""
 
 import pytest
+from small_flows import GREET
 
 from operad.flows.formats.json_text import MAX_BYTES
 from operad.flows.formats.table import FORMATS, find_format, read
-from operad.flows.node_graph import Edge, NodeGraph, NodeSpec
 from operad.runtime.values.errors import InputError, InvalidError
 
-GRAPH = NodeGraph(
-    [
-        NodeSpec("1", "start", {"variables": [["name", "string"]]}),
-        NodeSpec("2", "llm", {"system": "", "user": "Greet {{#1.name#}}."}),
-        NodeSpec("3", "end", {"outputs": [["text", ["text", "2"]]]}),
-    ],
-    [Edge("1", "2"), Edge("2", "3")],
-    "greet",
-)
 READ = sorted(set(FORMATS) - {"mermaid"})
 
 
 @pytest.mark.parametrize("name", READ)
 def test_a_workflow_is_the_same_from_its_content_and_from_a_file(name, tmp_path):
     found = FORMATS[name]
-    content = found.dump(GRAPH)
+    content = found.dump(GREET)
     file = tmp_path / f"greet{found.suffix}"
     file.write_bytes(content)
     graph = found.load(content, "greet")
@@ -34,7 +25,7 @@ def test_a_workflow_is_the_same_from_its_content_and_from_a_file(name, tmp_path)
 @pytest.mark.parametrize("name", sorted(set(READ) - {"coze", "comfyui-picture"}))
 def test_a_workflow_is_read_from_text(name):
     found = FORMATS[name]
-    content = found.dump(GRAPH)
+    content = found.dump(GREET)
     assert found.load(content.decode(), "greet") == found.load(content, "greet")
 
 

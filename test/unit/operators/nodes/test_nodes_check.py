@@ -57,256 +57,82 @@ def test_a_sound_graph_has_no_issues():
 
 
 CASES = {
-    "duplicate-id": (
-        [START, TEXT, TEXT, END],
-        EDGES,
-        ("duplicate-id", "2", "2 nodes have this id; each needs its own id"),
-    ),
-    "unknown type with a near name": (
-        [START, ("2", "template-transfrom", {}), END],
-        EDGES,
-        ("unknown-type", "2", "'template-transfrom' is not a node type (did you mean 'template-transform'?)"),
-    ),
-    "unknown type": (
-        [START, ("2", "zzz", {}), END],
-        EDGES,
-        ("unknown-type", "2", f"'zzz' is not a node type; there are: {', '.join(NODE_TYPES)}"),
-    ),
-    "missing-param": (
-        [START, ("2", "template-transform", {"variables": []}), END],
-        EDGES,
-        ("missing-param", "2", "template: is missing"),
-    ),
-    "unknown-param": (
-        [START, ("2", "template-transform", {"variables": [], "template": "", "templte": ""}), END],
-        EDGES,
-        (
-            "unknown-param",
-            "2",
-            "templte: is not a parameter (did you mean 'template'?); there are: variables, template",
-        ),
-    ),
-    "param": (
-        [START, ("2", "template-transform", {"variables": [], "template": 3}), END],
-        EDGES,
-        ("param", "2", "template: must be text, not 3"),
-    ),
-    "a value that is nearly a permitted one": (
-        [START, TEXT, ("3", "markdown-exporter", {"target_type": "docs", "md_text": "x"}), END],
-        [*EDGES, ("2", "3")],
-        (
-            "param",
-            "3",
-            "target_type: must be 'docx', 'pptx', 'pdf', 'png', 'html', 'md' or 'xlsx', not \"docs\" (did you mean 'docx'?)",
-        ),
-    ),
-    "a selector where a text is needed": (
-        [START, TEXT, ("3", "llm", {"system": "", "user": ["output", "2"]}), END],
-        [*EDGES, ("2", "3")],
-        (
-            "param",
-            "3",
-            'user: a text is needed; name the variable in it, {{#2.output#}}, not ["output", "2"]',
-        ),
-    ),
-    "two texts where one is needed": (
-        [START, TEXT, ("3", "llm", {"system": "", "user": ["Sum up:", "{{#2.output#}}"]}), END],
-        [*EDGES, ("2", "3")],
-        ("param", "3", 'user: must be text, not ["Sum up:", "{{#2.output#}}"]'),
-    ),
-    "a named value without its name": (
-        [START, TEXT, ("9", "end", {"outputs": ["out"]})],
-        EDGES,
-        ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not "out"'),
-    ),
-    "a named value with too many items": (
-        [START, TEXT, ("9", "end", {"outputs": [["out", "output", "2"]]})],
-        EDGES,
-        ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not ["out", "output", "2"]'),
-    ),
-    "a key that a named value does not have": (
-        [START, TEXT, ("9", "end", {"outputs": [{"name": "out", "value": ["output", "2"], "vlaue": 1}]})],
-        EDGES,
-        ("unknown-param", "9", "outputs[0].vlaue: is not a field (did you mean 'value'?); there are: name, value"),
-    ),
-    "a selector written the other way round": (
-        [START, TEXT, ("9", "end", {"outputs": [["out", ["2", "output"]]]})],
-        EDGES,
-        ("undefined-node", "9", "outputs[0].value: '2' of 'output': there is no node 'output' (did you mean 'output' of '2'?)"),
-    ),
-    "undefined-node": (
-        [START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})],
-        EDGES,
-        ("undefined-node", "9", "outputs[0].value: 'output' of '22': there is no node '22' (did you mean '2'?)"),
-    ),
-    "undefined-variable": (
-        [START, TEXT, ("9", "end", {"outputs": [["out", ["outptu", "2"]]]})],
-        EDGES,
-        (
-            "undefined-variable",
-            "9",
-            "outputs[0].value: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' "
-            "(did you mean 'output'?); it has: output",
-        ),
-    ),
-    "a part that files do not have": (
-        [START, TEXT, ("9", "end", {"outputs": [["out", ["f.kind", "1"]]]})],
-        EDGES,
-        (
-            "undefined-variable",
-            "9",
-            "outputs[0].value: 'f.kind' of '1': 'f' is a file, which has no 'kind'; it has: type, name, size, "
-            "extension, mime_type, transfer_method, url, remote_url, related_id; its text is what a document-extractor gives",
-        ),
-    ),
-    "not-before": (
-        [START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}),
-         ("3", "template-transform", {"variables": [], "template": "hi"}), END],
-        [*EDGES, ("2", "3")],
-        ("not-before", "2", "variables[0].value: 'output' of '3': reads '3', which does not run before it"),
-    ),
-    "itself": (
-        [START, ("2", "template-transform", {"variables": [["x", ["output", "2"]]], "template": "{{ x }}"}), END],
-        EDGES,
-        ("not-before", "2", "variables[0].value: 'output' of '2': reads itself"),
-    ),
-    "a branch beside it": (
-        [START, TEXT, ("3", "llm", {"system": "", "user": "{{#2.output#}}"}), END],
-        [*EDGES, ("1", "3")],
-        ("not-before", "3", "user: 'output' of '2': reads '2', which does not run before it"),
-    ),
-    "an edge into an iteration": (
-        [START, TEXT, EACH, FIRST, INNER, END],
-        [*EDGES, *INSIDE, ("2", "5-2")],
-        (
-            "crosses-border",
-            "2 → 5-2",
-            "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself",
-        ),
-    ),
-    "an edge out of an iteration": (
-        [START, TEXT, EACH, FIRST, INNER, END],
-        [*EDGES, *INSIDE, ("5-2", "9")],
-        (
-            "crosses-border",
-            "5-2 → 9",
-            "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself",
-        ),
-    ),
-    "a reference into an iteration": (
-        [START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["output", "5-2"]]]})],
-        [*EDGES, *INSIDE, ("5", "9")],
-        (
-            "crosses-border",
-            "9",
-            "outputs[0].value: 'output' of '5-2': '5-2' runs inside '5', and only what '5' gives can be read outside",
-        ),
-    ),
-    "the item outside": (
-        [START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["item", "5"]]]})],
-        [*EDGES, *INSIDE, ("5", "9")],
-        ("undefined-variable", "9", "outputs[0].value: 'item' of '5': node '5' (iteration) has no variable 'item'; it has: output"),
-    ),
-    "nodes inside of what holds none": (
-        [START, TEXT, ("2-1", "template-transform", {"variables": [], "template": "hi"}), END],
-        EDGES,
-        ("crosses-border", "2", "nothing can run inside a node of type 'template-transform': 2-1"),
-    ),
-    "an end inside an iteration": (
-        [START, TEXT, EACH, FIRST, INNER, ("5-3", "end", {"outputs": [["out", ["output", "5-2"]]]}), END],
-        [*EDGES, *INSIDE, ("5-2", "5-3")],
-        ("crosses-border", "5-3", "names results of the workflow, which would be lost inside '5'; put it after '5'"),
-    ),
-    "edge-to-own-start": (
-        [START, TEXT, EACH, FIRST, INNER, END],
-        [*EDGES, *INSIDE, ("5", "5-1")],
-        ("edge-to-own-start", "5 → 5-1", "what runs inside '5' begins by itself; leave this edge out"),
-    ),
-    "dangling-edge": (
-        [START, TEXT, END],
-        [*EDGES, ("22", "9")],
-        ("dangling-edge", "22 → 9", "there is no node '22' (did you mean '2'?)"),
-    ),
-    "no ports": (
-        [START, TEXT, END],
-        [("1", "2"), ("2", "9", 1)],
-        ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port 1; it has only port 0"),
-    ),
-    "port-out-of-range": (
-        [START, TEXT, ("3", "if-else", {"cases": [[None, [[["x", "1"], "is", "a"]]]]}), END],
-        [*EDGES, ("2", "3"), ("3", "9", 2)],
-        ("port-out-of-range", "3 → 9", "'3' (if-else) has no port 2; it has 0 to 1: 0, else"),
-    ),
-    "a port below 0": (
-        [START, TEXT, END],
-        [("1", "2"), ("2", "9", -1)],
-        ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port -1; it has only port 0"),
-    ),
-    "no-start": (
-        [("2", "template-transform", {"variables": [], "template": "hi"}), END],
-        [("2", "9")],
-        ("no-start", "", "there is no node of type 'start'"),
-    ),
-    "no start inside": (
-        [START, TEXT, EACH, INNER, END],
-        [*EDGES, ("1", "5")],
-        ("no-start", "5", "what runs inside it begins with one of type 'iteration-start', and there is none"),
-    ),
-    "several-starts": (
-        [START, ("7", "start", {"variables": []}), TEXT, END],
-        [*EDGES, ("7", "2")],
-        ("several-starts", "", "there can be one of type 'start', not 1, 7"),
-    ),
-    "several starts inside": (
-        [START, TEXT, EACH, FIRST, ("5-3", "iteration-start", {}), INNER, END],
-        [*EDGES, *INSIDE, ("5-3", "5-2")],
-        ("several-starts", "5", "there can be one of type 'iteration-start', not 5-1, 5-3"),
-    ),
+    "duplicate-id": ([START, TEXT, TEXT, END], EDGES, ("duplicate-id", "2", "2 nodes have this id; each needs its own id")),
+    "unknown type with a near name": ([START, ("2", "template-transfrom", {}), END], EDGES,
+     ("unknown-type", "2", "'template-transfrom' is not a node type (did you mean 'template-transform'?)")),
+    "unknown type": ([START, ("2", "zzz", {}), END], EDGES, ("unknown-type", "2", f"'zzz' is not a node type; there are: {', '.join(NODE_TYPES)}")),
+    "missing-param": ([START, ("2", "template-transform", {"variables": []}), END], EDGES, ("missing-param", "2", "template: is missing")),
+    "unknown-param": ([START, ("2", "template-transform", {"variables": [], "template": "", "templte": ""}), END], EDGES,
+     ("unknown-param", "2", "templte: is not a parameter (did you mean 'template'?); there are: variables, template")),
+    "param": ([START, ("2", "template-transform", {"variables": [], "template": 3}), END], EDGES, ("param", "2", "template: must be text, not 3")),
+    "a value that is nearly a permitted one": ([START, TEXT, ("3", "markdown-exporter", {"target_type": "docs", "md_text": "x"}), END], [*EDGES, ("2", "3")],
+     ("param", "3", 'target_type: must be \'docx\', \'pptx\', \'pdf\', \'png\', \'html\', \'md\' or \'xlsx\', not "docs" (did you mean \'docx\'?)')),
+    "a selector where a text is needed": ([START, TEXT, ("3", "llm", {"system": "", "user": ["output", "2"]}), END], [*EDGES, ("2", "3")],
+     ("param", "3", 'user: a text is needed; name the variable in it, {{#2.output#}}, not ["output", "2"]')),
+    "two texts where one is needed": ([START, TEXT, ("3", "llm", {"system": "", "user": ["Sum up:", "{{#2.output#}}"]}), END], [*EDGES, ("2", "3")],
+     ("param", "3", 'user: must be text, not ["Sum up:", "{{#2.output#}}"]')),
+    "a named value without its name": ([START, TEXT, ("9", "end", {"outputs": ["out"]})], EDGES,
+     ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not "out"')),
+    "a named value with too many items": ([START, TEXT, ("9", "end", {"outputs": [["out", "output", "2"]]})], EDGES,
+     ("param", "9", 'outputs[0]: must be [name, value], or an object with these keys, not ["out", "output", "2"]')),
+    "a key that a named value does not have": ([START, TEXT, ("9", "end", {"outputs": [{"name": "out", "value": ["output", "2"], "vlaue": 1}]})], EDGES,
+     ("unknown-param", "9", "outputs[0].vlaue: is not a field (did you mean 'value'?); there are: name, value")),
+    "a selector written the other way round": ([START, TEXT, ("9", "end", {"outputs": [["out", ["2", "output"]]]})], EDGES,
+     ("undefined-node", "9", "outputs[0].value: '2' of 'output': there is no node 'output' (did you mean 'output' of '2'?)")),
+    "undefined-node": ([START, TEXT, ("9", "end", {"outputs": [["out", ["output", "22"]]]})], EDGES,
+     ("undefined-node", "9", "outputs[0].value: 'output' of '22': there is no node '22' (did you mean '2'?)")),
+    "undefined-variable": ([START, TEXT, ("9", "end", {"outputs": [["out", ["outptu", "2"]]]})], EDGES,
+     ("undefined-variable", "9", "outputs[0].value: 'outptu' of '2': node '2' (template-transform) has no variable 'outptu' (did you mean 'output'?); it has: output")),
+    "a part that files do not have": ([START, TEXT, ("9", "end", {"outputs": [["out", ["f.kind", "1"]]]})], EDGES,
+     ("undefined-variable", "9", "outputs[0].value: 'f.kind' of '1': 'f' is a file, which has no 'kind'; it has: type, name, size, extension, mime_type, transfer_method, url, remote_url, related_id; its text is what a document-extractor gives")),
+    "not-before": ([START, ("2", "template-transform", {"variables": [["x", ["output", "3"]]], "template": "{{ x }}"}), ("3", "template-transform", {"variables": [], "template": "hi"}), END], [*EDGES, ("2", "3")],
+     ("not-before", "2", "variables[0].value: 'output' of '3': reads '3', which does not run before it")),
+    "itself": ([START, ("2", "template-transform", {"variables": [["x", ["output", "2"]]], "template": "{{ x }}"}), END], EDGES,
+     ("not-before", "2", "variables[0].value: 'output' of '2': reads itself")),
+    "a branch beside it": ([START, TEXT, ("3", "llm", {"system": "", "user": "{{#2.output#}}"}), END], [*EDGES, ("1", "3")],
+     ("not-before", "3", "user: 'output' of '2': reads '2', which does not run before it")),
+    "an edge into an iteration": ([START, TEXT, EACH, FIRST, INNER, END], [*EDGES, *INSIDE, ("2", "5-2")],
+     ("crosses-border", "2 → 5-2", "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself")),
+    "an edge out of an iteration": ([START, TEXT, EACH, FIRST, INNER, END], [*EDGES, *INSIDE, ("5-2", "9")],
+     ("crosses-border", "5-2 → 9", "'5-2' runs inside '5'; edges from outside end, and edges to outside begin, at '5' itself")),
+    "a reference into an iteration": ([START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["output", "5-2"]]]})], [*EDGES, *INSIDE, ("5", "9")],
+     ("crosses-border", "9", "outputs[0].value: 'output' of '5-2': '5-2' runs inside '5', and only what '5' gives can be read outside")),
+    "the item outside": ([START, TEXT, EACH, FIRST, INNER, ("9", "end", {"outputs": [["out", ["item", "5"]]]})], [*EDGES, *INSIDE, ("5", "9")],
+     ("undefined-variable", "9", "outputs[0].value: 'item' of '5': node '5' (iteration) has no variable 'item'; it has: output")),
+    "nodes inside of what holds none": ([START, TEXT, ("2-1", "template-transform", {"variables": [], "template": "hi"}), END], EDGES,
+     ("crosses-border", "2", "nothing can run inside a node of type 'template-transform': 2-1")),
+    "an end inside an iteration": ([START, TEXT, EACH, FIRST, INNER, ("5-3", "end", {"outputs": [["out", ["output", "5-2"]]]}), END], [*EDGES, *INSIDE, ("5-2", "5-3")],
+     ("crosses-border", "5-3", "names results of the workflow, which would be lost inside '5'; put it after '5'")),
+    "edge-to-own-start": ([START, TEXT, EACH, FIRST, INNER, END], [*EDGES, *INSIDE, ("5", "5-1")],
+     ("edge-to-own-start", "5 → 5-1", "what runs inside '5' begins by itself; leave this edge out")),
+    "dangling-edge": ([START, TEXT, END], [*EDGES, ("22", "9")], ("dangling-edge", "22 → 9", "there is no node '22' (did you mean '2'?)")),
+    "no ports": ([START, TEXT, END], [("1", "2"), ("2", "9", 1)], ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port 1; it has only port 0")),
+    "port-out-of-range": ([START, TEXT, ("3", "if-else", {"cases": [[None, [[["x", "1"], "is", "a"]]]]}), END], [*EDGES, ("2", "3"), ("3", "9", 2)],
+     ("port-out-of-range", "3 → 9", "'3' (if-else) has no port 2; it has 0 to 1: 0, else")),
+    "a port below 0": ([START, TEXT, END], [("1", "2"), ("2", "9", -1)],
+     ("port-out-of-range", "2 → 9", "'2' (template-transform) has no port -1; it has only port 0")),
+    "no-start": ([("2", "template-transform", {"variables": [], "template": "hi"}), END], [("2", "9")], ("no-start", "", "there is no node of type 'start'")),
+    "no start inside": ([START, TEXT, EACH, INNER, END], [*EDGES, ("1", "5")],
+     ("no-start", "5", "what runs inside it begins with one of type 'iteration-start', and there is none")),
+    "several-starts": ([START, ("7", "start", {"variables": []}), TEXT, END], [*EDGES, ("7", "2")],
+     ("several-starts", "", "there can be one of type 'start', not 1, 7")),
+    "several starts inside": ([START, TEXT, EACH, FIRST, ("5-3", "iteration-start", {}), INNER, END], [*EDGES, *INSIDE, ("5-3", "5-2")],
+     ("several-starts", "5", "there can be one of type 'iteration-start', not 5-1, 5-3")),
     "no-end": ([START, TEXT], [("1", "2")], ("no-end", "", "there is no node of type 'end' or 'answer', and so no result")),
-    "isolated": (
-        [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
-        EDGES,
-        ("isolated", "3", "no edge leads to it or from it"),
-    ),
-    "unreachable": (
-        [START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END],
-        [*EDGES, ("3", "9")],
-        ("unreachable", "3", "no path leads to it from '1'"),
-    ),
-    "outside-body": (
-        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "2"]}), FIRST, END],
-        [*EDGES, ("1", "5")],
-        ("outside-body", "5", "output_selector: '2' does not run inside '5'"),
-    ),
-    "a result of nobody": (
-        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "5-3"]}), FIRST, INNER, END],
-        [*EDGES, *INSIDE],
-        ("undefined-node", "5", "output_selector: there is no node '5-3' (did you mean '5-2'?)"),
-    ),
-    "a result that is not there": (
-        [START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["text", "5-2"]}), FIRST, INNER, END],
-        [*EDGES, *INSIDE],
-        (
-            "undefined-variable",
-            "5",
-            "output_selector: 'text' of '5-2': node '5-2' (template-transform) has no variable 'text'; it has: output",
-        ),
-    ),
-    "inside of nobody": (
-        [START, TEXT, ("7-1", "iteration-start", {}), END],
-        EDGES,
-        ("undefined-node", "7-1", "belongs inside '7', which is not there"),
-    ),
-    "an id that is taken": (
-        [START, TEXT, ("conversation", "template-transform", {"variables": [], "template": ""}), END],
-        [*EDGES, ("2", "conversation")],
-        ("duplicate-id", "conversation", "this id is taken; give it another"),
-    ),
-    "an edge of the conversation": (
-        [START, ("conversation", "conversation", {"variables": []}), TEXT, END],
-        [*EDGES, ("conversation", "1")],
-        ("crosses-border", "conversation → 1", "a node of type 'conversation' has no edges; leave this one out"),
-    ),
+    "isolated": ([START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END], EDGES, ("isolated", "3", "no edge leads to it or from it")),
+    "unreachable": ([START, TEXT, ("3", "template-transform", {"variables": [], "template": "hi"}), END], [*EDGES, ("3", "9")],
+     ("unreachable", "3", "no path leads to it from '1'")),
+    "outside-body": ([START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "2"]}), FIRST, END], [*EDGES, ("1", "5")],
+     ("outside-body", "5", "output_selector: '2' does not run inside '5'")),
+    "a result of nobody": ([START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["output", "5-3"]}), FIRST, INNER, END], [*EDGES, *INSIDE],
+     ("undefined-node", "5", "output_selector: there is no node '5-3' (did you mean '5-2'?)")),
+    "a result that is not there": ([START, TEXT, ("5", "iteration", {"iterator_selector": ["xs", "1"], "output_selector": ["text", "5-2"]}), FIRST, INNER, END], [*EDGES, *INSIDE],
+     ("undefined-variable", "5", "output_selector: 'text' of '5-2': node '5-2' (template-transform) has no variable 'text'; it has: output")),
+    "inside of nobody": ([START, TEXT, ("7-1", "iteration-start", {}), END], EDGES, ("undefined-node", "7-1", "belongs inside '7', which is not there")),
+    "an id that is taken": ([START, TEXT, ("conversation", "template-transform", {"variables": [], "template": ""}), END], [*EDGES, ("2", "conversation")],
+     ("duplicate-id", "conversation", "this id is taken; give it another")),
+    "an edge of the conversation": ([START, ("conversation", "conversation", {"variables": []}), TEXT, END], [*EDGES, ("conversation", "1")],
+     ("crosses-border", "conversation → 1", "a node of type 'conversation' has no edges; leave this one out")),
 }  # fmt: skip
 
 
@@ -385,25 +211,9 @@ def test_a_variable_of_the_wrong_type_is_said(kind, params, said):
     assert message.startswith(said)
 
 
-COMPARISONS = ", ".join(
-    [
-        "contains",
-        "not contains",
-        "start with",
-        "end with",
-        "is",
-        "is not",
-        "in",
-        "not in",
-        "empty",
-        "not empty",
-        "length >",
-        "length ≥",
-        "length <",
-        "length ≤",
-        "exists",
-        "not exists",
-    ]
+COMPARISONS = (
+    "contains, not contains, start with, end with, is, is not, in, not in, empty, not empty, "
+    "length >, length ≥, length <, length ≤, exists, not exists"
 )
 
 

@@ -5,7 +5,6 @@ import http.server
 import json
 import threading
 import wave
-from importlib import import_module
 from io import BytesIO
 from pathlib import Path
 
@@ -98,25 +97,9 @@ def test_a_document_that_was_not_given_has_no_text():
     assert read("file", None) is None
 
 
-def test_text_in_another_encoding_is_read_right(write):
-    assert read("file", write("a.txt", CHINESE.encode("gbk"))) == CHINESE
-
-
 def test_a_large_file_is_refused_before_it_is_read(write):
     with pytest.raises(OperatorError, match=r"operator '2' .*big\.txt: 209,715,200 bytes are more than the "):
         read("file", write("big.txt", size=200 * 2**20))
-
-
-def test_a_pdf_of_pictures_is_an_error_that_says_so(write):
-    source = "#rect(width: 3cm, height: 2cm, fill: red)\n#pagebreak()\n#rect(width: 3cm, height: 2cm)"
-    pdf = import_module("typst").compile(source.encode())
-    with pytest.raises(OperatorError, match=r"scan\.pdf: holds no text, for its 2 pages are pictures .* \(OCR\)"):
-        read("file", write("scan.pdf", pdf))
-
-
-def test_a_file_that_is_none_of_text_is_said(write):
-    with pytest.raises(OperatorError, match=r"a\.txt: is a PNG picture, not text; is its name right\?"):
-        read("file", write("a.txt", PNG))
 
 
 def test_what_is_no_file_is_named_with_its_variable_and_value():
@@ -136,15 +119,11 @@ TEXT = "# Figs\n\nThey are *sweet*.\n\n| fruit | price |\n|---|---|\n| figs | 2 
 @pytest.mark.parametrize(
     ("target", "begins"),
     [
-        ("docx", b"PK"),
-        ("pptx", b"PK"),
         ("pdf", b"%PDF-"),
-        ("png", b"\x89PNG"),
         ("html", b"<!DOCTYPE html>"),
-        ("md", b"# Figs"),
     ],
 )
-def test_markdown_becomes_a_file_of_each_kind(services, target, begins):
+def test_markdown_becomes_a_file_of_its_kind(services, target, begins):
     [file] = made("markdown-exporter", {"target_type": target, "md_text": TEXT}, services)
     assert file.name == f"markdown-exporter-2.{target}"
     assert file.path.read_bytes().startswith(begins)
@@ -298,7 +277,6 @@ def fetched(url, services):
     ("path", "status", "body"),
     [
         ("/page", 200, "<p>Figs</p>"),
-        ("/data", 200, '{"fruit": "fig"}'),
         ("/gbk", 200, CHINESE),
         ("/missing", 404, "nothing here"),
     ],

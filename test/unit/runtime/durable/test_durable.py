@@ -900,10 +900,7 @@ async def agree(job: Job, context: RunContext) -> str:
     return "sent" if await context.ask("Send it?", "boolean") else "kept"
 
 
-async def test_a_kept_run_whose_models_have_answered_goes_on_without_one(new, ledger, run_id, monkeypatch):
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(variable, raising=False)
-
+async def test_a_kept_run_whose_models_have_answered_goes_on_without_one(new, ledger, run_id, nothing_configured):
     def made():
         workflow = new()
         workflow.add(Operator("Draft a letter.", id="draft") >> agree)
@@ -917,10 +914,7 @@ async def test_a_kept_run_whose_models_have_answered_goes_on_without_one(new, le
     assert (await made().aexecute(JOB, run_id=run_id)).scratchpad == "sent"
 
 
-async def test_an_answer_is_not_used_up_by_a_run_that_lacks_a_model(new, ledger, run_id, monkeypatch):
-    for variable in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
-        monkeypatch.delenv(variable, raising=False)
-
+async def test_an_answer_is_not_used_up_by_a_run_that_lacks_a_model(new, ledger, run_id, nothing_configured):
     def made():
         workflow = new()
         workflow.add(agree >> Operator("Write it down.", id="write"))

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from small_flows import flow
 
 from operad.evaluators import Evaluator
 from operad.operators import Operator, OperatorConfig
@@ -30,17 +31,6 @@ class Other(Plain):
 
 def asks(operator_id="a", **config):
     return Operator(OperatorConfig(id=operator_id, **{"instruction": "Ask.", **config}))
-
-
-def flow(*operators, name="workflow", evaluators=(), **options):
-    """Operators one after another."""
-    workflow, before = BuiltinWorkflow(name=name, **options), None
-    for operator in operators:
-        workflow.add_operator(operator, [before] if before else None)
-        before = operator
-    for evaluator in evaluators:
-        workflow.add_evaluator(evaluator)
-    return workflow
 
 
 def judge(operator_id="judge", instruction="Judge."):

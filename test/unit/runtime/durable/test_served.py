@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from small_flows import flow
 
 pytest.importorskip("sqlalchemy")
 
@@ -14,7 +15,6 @@ from operad.operators.nodes import NODE_TYPES
 from operad.operators.services import Services
 from operad.runtime import (
     Budget,
-    BuiltinWorkflow,
     Expert,
     InputError,
     Job,
@@ -46,17 +46,6 @@ class Probe(Evaluator):
     async def execute(self, reasoner, job, workflow_messages=None, previous_expert_outputs=None, lesson=None):
         self.scopes.append(current_scope())
         return QUIET
-
-
-def flow(*operators, name="workflow", evaluators=(), **options):
-    """Operators one after another."""
-    workflow, before = BuiltinWorkflow(name=name, **options), None
-    for operator in operators:
-        workflow.add_operator(operator, [before] if before else None)
-        before = operator
-    for evaluator in evaluators:
-        workflow.add_evaluator(evaluator)
-    return workflow
 
 
 def address_in(agents, scope):

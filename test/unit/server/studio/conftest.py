@@ -1,6 +1,8 @@
 """A studio that is served on this machine."""
 
+import re
 from contextlib import ExitStack
+from typing import Any, cast
 
 import httpx
 import pytest
@@ -38,6 +40,20 @@ def studio(serve):
     return client
 
 
+@pytest.fixture
+def edit(serve):
+    """Does operations on a file of experts: its text after them, and the document."""
+    studio = serve()
+
+    def edit(text, *operations):
+        (studio.folder / "file.yaml").write_text(text)
+        document = studio.apply(studio.open("file.yaml"), *operations)
+        return (studio.folder / "file.yaml").read_text(), document
+
+    cast("Any", edit).studio = studio
+    return edit
+
+
 @pytest.fixture(scope="module")
 def site(tmp_path_factory, browser):
     """A studio that all tests of this module share, and a browser: its address, its folder, the browser."""
@@ -52,3 +68,25 @@ def page(site):
     url, folder, browser = site
     with tabs(browser, url, folder) as opened:
         yield opened
+
+
+@pytest.fixture
+def opened(site, page, request):
+    """Opens a new file with a text in a new tab of the shared browser."""
+
+    def opened(text, suffix=".yaml", **options):
+        name = re.sub(r"\W", "_", request.node.name)[:60] + suffix
+        (site[1] / name).write_text(text)
+        tab = page(**options)
+        tab.open(name)
+        return tab
+
+    return opened
+
+
+@pytest.fixture
+def five(site, request):
+    """The name of a new file with a workflow of five nodes."""
+    name = f"{request.node.name[:40]}.yaml"
+    (site[1] / name).write_text(FIVE)
+    return name

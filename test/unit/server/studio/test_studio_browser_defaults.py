@@ -16,17 +16,11 @@ START = NodeSpec("1", "start", {"variables": [["letter", "string"], ["letters", 
 
 
 @pytest.fixture
-def opened(site, page, request):
+def opened(opened):
     """Opens a new file with nodes in a new tab."""
-
-    def opened(nodes=(START,), edges=()):
-        name = f"{request.node.name.replace('[', '_').replace(']', '')[:60]}.yaml"
-        (site[1] / name).write_bytes(OPERAD.dump(NodeGraph(nodes, [Edge(*edge) for edge in edges], "flow")))
-        tab = page()
-        tab.open(name)
-        return tab
-
-    return opened
+    return lambda nodes=(START,), edges=(): opened(
+        OPERAD.dump(NodeGraph(nodes, [Edge(*edge) for edge in edges], "flow")).decode()
+    )
 
 
 def add(page, node_type, after):
@@ -38,20 +32,17 @@ def add(page, node_type, after):
     return min(set(page.nodes()) - before)  # a container comes with the node that its inside starts with
 
 
-@pytest.mark.parametrize(
-    ("node_type", "params"),
-    [
+def test_a_new_node_reads_what_stands_before_it(opened):
+    page = opened()
+    for node_type, params in [
+        ("iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["item", "2"]}),
         ("answer", {"answer": "{{#1.letter#}}"}),
         ("end", {"outputs": [["letter", ["letter", "1"]]]}),
         ("llm", {"system": "", "user": "{{#1.letter#}}"}),
         ("template-transform", {"variables": [["value", ["letter", "1"]]], "template": "{{ value }}"}),
         ("request", {"url": ""}),
-        ("iteration", {"iterator_selector": ["letters", "1"], "output_selector": ["item", "2"]}),
-    ],
-)
-def test_a_new_node_reads_what_stands_before_it(opened, node_type, params):
-    page = opened()
-    assert page.params(add(page, node_type, "1")).items() >= params.items()
+    ]:
+        assert page.params(add(page, node_type, "1")).items() >= params.items()
 
 
 def test_a_new_code_node_runs_as_it_is(opened):

@@ -1,7 +1,7 @@
 """The studio in a real browser: evaluators and their criteria in the form of an expert, new experts, and the leader."""
 
 import pytest
-from studio_page import AXE, tabs
+from studio_page import AXE
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
 
@@ -18,30 +18,15 @@ experts:
 """
 
 
-@pytest.fixture
-def page(site, request):
-    """Opens a new file with a team in a new tab of the shared browser: the tab, and the file."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
-
-        def page(**options):
-            file = folder / f"{request.node.name[:40].strip('[]')}.yaml"
-            file.write_text(TEAM)
-            page = opened(**options)
-            page.open(file.name)
-            return page, file
-
-        yield page
-
-
 def show(page, expert):
     """Show the form of an expert."""
     page.node(expert).dblclick(position={"x": 40, "y": 20})
     page.tab.locator(".inspector h2", has_text=expert).wait_for()
 
 
-def test_the_form_of_an_expert_has_its_evaluators_their_criteria_and_its_rounds(page):
-    page, file = page()
+def test_the_form_of_an_expert_has_its_evaluators_their_criteria_and_its_rounds(opened):
+    page = opened(TEAM)
+    file = page.file
     show(page, "Writer")
     page.tab.get_by_role("region", name="Criteria").get_by_role("textbox").click()
     page.press("Control+a")
@@ -61,8 +46,9 @@ def test_the_form_of_an_expert_has_its_evaluators_their_criteria_and_its_rounds(
     page.until(lambda: file.read_text() == TEAM)
 
 
-def test_an_expert_and_a_leader_are_added_and_removed(page):
-    page, file = page()
+def test_an_expert_and_a_leader_are_added_and_removed(opened):
+    page = opened(TEAM)
+    file = page.file
     page.tab.get_by_label("Add an operator").first.click()
     dialog = page.tab.locator("dialog")
     dialog.get_by_label("Expert").check()
@@ -97,11 +83,10 @@ def test_an_expert_and_a_leader_are_added_and_removed(page):
     page.tab.locator(".toast", has_text="a file has at least one expert").wait_for()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_the_forms_of_experts(page, scheme):
+def test_axe_finds_no_serious_fault_in_the_forms_of_experts(opened):
     if not AXE.exists():
         pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
-    page, _ = page(color_scheme=scheme, bypass_csp=True)
+    page = opened(TEAM, bypass_csp=True)
     show(page, "Writer")
     page.tab.get_by_role("region", name="Criteria").get_by_role("textbox").wait_for()
     assert page.faults() == []

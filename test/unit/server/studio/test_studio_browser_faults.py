@@ -121,11 +121,10 @@ def tabs_of_two(tmp_path, browser, folder):
     return both()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_experts_and_issues(page, scheme):
+def test_axe_finds_no_serious_fault_in_experts_and_issues(page):
     if not AXE.exists():
         pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
-    page = page(color_scheme=scheme, bypass_csp=True)
+    page = page(bypass_csp=True)
     page.open("forty.yaml")
     page.press("i")
     page.tab.wait_for_selector(".issues li")

@@ -8,14 +8,6 @@ from studios import FIVE
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
 
 
-@pytest.fixture
-def five(site, request):
-    """The name of a new file with a workflow of five nodes."""
-    name = f"{request.node.name[:40]}.yaml"
-    (site[1] / name).write_text(FIVE)
-    return name
-
-
 def test_files_opened_lately_are_opened_from_the_start_page_and_missing_ones_are_marked(page, five):
     page = page()
     page.open(five)
@@ -43,7 +35,7 @@ def test_the_file_that_the_address_names_is_asked_for_before_anything_else(page,
     page.drawn()
     page.until(lambda: {"files", "catalogue"} <= set(asked))
     assert [each for each in asked if each in ("open", "files", "catalogue")] == ["open", "files", "catalogue"]
-    assert page.tab.locator(".palette-item").count() > 20
+    page.tab.locator(".palette-item").nth(20).wait_for()
 
 
 def test_what_was_typed_last_survives_a_reload(page, five):

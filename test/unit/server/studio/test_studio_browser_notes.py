@@ -3,7 +3,6 @@
 import pytest
 
 from operad.flows.formats.operad import OPERAD
-from operad.flows.formats.table import FORMATS
 
 pytestmark = pytest.mark.slow
 
@@ -90,12 +89,3 @@ def test_a_note_is_dragged_and_resized_by_mouse(opened):
     larger = opened.graph().sticky_notes[0].size
     assert larger[0] > before.size[0]
     assert larger[1] > before.size[1]
-
-
-def test_another_tab_shows_the_note_and_the_export_to_dify_keeps_it(opened, page):
-    first, second = opened(), opened()
-    written(first, "Only **one**")
-    second.tab.locator(".note strong").wait_for()
-    exported = FORMATS["dify"].load(FORMATS["dify"].dump(opened.graph()))
-    assert [note.text for note in exported.sticky_notes] == ["Only **one**"]
-    assert FORMATS["dify"].losses(opened.graph()) == []

@@ -5,7 +5,7 @@ import subprocess
 import sys
 
 import pytest
-from studio_page import browser_of, served, tabs
+from studio_page import served, tabs
 from studios import EXPERTS, FIVE
 
 from operad.flows.formats.table import FORMATS, read
@@ -15,12 +15,6 @@ pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at
 
 COMFY = {"1": {"class_type": "Load", "inputs": {}}, "2": {"class_type": "Save", "inputs": {"images": ["1", 0]}}}
 """A workflow of ComfyUI."""
-
-
-@pytest.fixture(scope="module")
-def browser(chromium):
-    with browser_of(chromium) as browser:
-        yield browser
 
 
 @pytest.fixture
@@ -40,16 +34,16 @@ def page(tmp_path, browser):
 
 @pytest.fixture
 def chatting(tmp_path, browser, stages, conversation):
-    """A tab of a studio whose model answers two sentences; and the sentences."""
+    """A tab of a studio whose model answers a sentence; and the sentence."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    rounds = conversation("paper")[:2]
+    first = conversation("paper")[0]
     with (
-        ScriptedModel(stages(*rounds)) as endpoint,
+        ScriptedModel(stages(first)) as endpoint,
         served(folder, tmp_path / "histories", model=endpoint.model) as url,
         tabs(browser, url, folder) as opened,
     ):
-        yield opened(), [each["says"] for each in rounds]
+        yield opened(), first["says"]
 
 
 def edit(page, *operations):
@@ -103,67 +97,33 @@ def test_the_minimap_has_each_node_and_marks_those_with_issues(page):
     assert sorted(colours.count(each) for each in set(colours)) == [1, 4]
 
 
-def test_what_a_node_read_and_produced_is_in_its_form(page):
-    page = page(five__yaml=FIVE)
-    page.tab.reload()
-    page.open("five.yaml")
-    page.press("Control+Enter")
-    page.tab.locator(".run form").get_by_label("topic").fill("rain")
-    page.tab.get_by_role("form", name="Run").get_by_role("button", name="Run", exact=True).click()
-    page.tab.locator(".result .run-mark.is-done").wait_for()
-    page.node("3").dblclick()
-    last = page.tab.locator(".inspector section", has_text="Last run")
-    last.get_by_text("Inputs", exact=True).click()
-    shown = last.locator("details")
-    assert [each.split("\n") for each in shown.all_inner_texts()] == [
-        ["Inputs", "2.output", "About rain"], ["Outputs", "output", "About rain!"],
-    ]  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("choice", "suffix", "begins"),
-    [("Picture (SVG)", ".svg", "<svg"), ("Python that builds it", ".py", '"""'), ("Dify", ".yml", "app:")],
-)
-def test_a_workflow_is_saved_as(page, choice, suffix, begins):
+def test_a_workflow_is_saved_as_a_picture_as_code_and_for_another_platform(page):
     page = page(five__yaml=FIVE)
     page.tab.reload()
     page.open("five.yaml")
     page.tab.get_by_title("Export").click()
-    page.tab.get_by_text(choice, exact=True).click()
-    with page.tab.expect_download() as saved:
-        page.tab.get_by_role("button", name="Save").click()
-    assert saved.value.suggested_filename.endswith(suffix)
-    assert saved.value.path().read_text(encoding="utf-8").startswith(begins)
-
-
-def test_a_draft_shows_its_stages_and_fits_the_canvas(chatting):
-    page, [first, second] = chatting
-    page.tab.get_by_label("New from a sentence").fill(first)
-    page.press("Enter")
-    page.tab.get_by_text("Proposed by the chat").wait_for()
-    page.tab.get_by_placeholder("What else? It changes the draft.").fill(second)
-    page.press("Enter")
-    page.until(lambda: page.tab.locator(".card.mark-added").count() == 4)
-    assert page.node("1").locator(".card.mark-changed").count() == 1
-    said = page.tab.locator(".chat").inner_text()
-    for each in ("Planning the nodes", "A draft of 4 nodes", "Checking", "Mended: ", "A draft of 5 nodes"):
-        assert each in said
-    canvas = page.tab.locator(".canvas").bounding_box()
-
-    def inside():
-        boxes = [page.node(str(number)).bounding_box() for number in range(1, 6)]
-        return all(
-            canvas["x"] <= box["x"] and box["x"] + box["width"] <= canvas["x"] + canvas["width"] for box in boxes
-        )
-
-    page.until(inside)
+    for choice, suffix, begins in [
+        ("Picture (SVG)", ".svg", b"<svg"),
+        ("Picture (PNG)", ".png", b"\x89PNG\r\n\x1a\n"),
+        ("Python that builds it", ".py", b'"""'),
+        ("Dify", ".yml", b"app:"),
+    ]:
+        page.tab.get_by_text(choice, exact=True).click()
+        with page.tab.expect_download() as saved:
+            page.tab.get_by_role("button", name="Save").click()
+        assert saved.value.suggested_filename.endswith(suffix)
+        assert saved.value.path().read_bytes().startswith(begins)
 
 
 def test_canvas_chat_and_command_share_one_history(chatting):
-    page, [first, _] = chatting
-    page.tab.get_by_label("New from a sentence").fill(first)
+    page, sentence = chatting
+    page.tab.get_by_label("New from a sentence").fill(sentence)
     page.press("Enter")
+    page.tab.get_by_text("Proposed by the chat").wait_for()
+    assert page.tab.locator(".card.mark-added").count() == 3
+    assert len(page.document()["nodes"]) == 1
     page.tab.locator(".banner").get_by_role("button", name="Accept").click()
+    page.tab.locator(".banner").wait_for(state="detached")
     page.until_nodes(4)
     page.node("4").click()
     page.press("Delete")

@@ -3,7 +3,7 @@
 from itertools import combinations
 
 import pytest
-from studio_page import AXE, tabs
+from studio_page import AXE
 from studios import FIVE
 
 pytestmark = pytest.mark.slow  # a browser each; test_studio_browser.py looks at the page in `make test`
@@ -13,22 +13,6 @@ DIFY = "test/unit/data/dify_cases/fail-branch-code-fails.yml"
 MISSPELT = FIVE.replace('[said, [output, "2"]]', '[said, [outputt, "2"]]')
 
 
-@pytest.fixture
-def page(site, request):
-    """Opens a new file with a text in a new tab of the shared browser: the tab, and the file."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
-
-        def page(text, suffix=".yaml"):
-            file = folder / f"{request.node.name[:40].strip('[]')}{suffix}"
-            file.write_text(text)
-            page = opened(bypass_csp=True)
-            page.open(file.name)
-            return page, file
-
-        yield page
-
-
 def overlap(one, other):
     return all(
         one[start] < other[start] + other[length] and other[start] < one[start] + one[length]
@@ -36,15 +20,15 @@ def overlap(one, other):
     )
 
 
-def test_a_changed_file_of_dify_shows_what_coze_cannot_hold_before_anything_is_saved(page, request):
-    page, file = page((request.config.rootpath / DIFY).read_text(), ".yml")
+def test_a_changed_file_of_dify_shows_what_coze_cannot_hold_before_anything_is_saved(opened, request):
+    page = opened((request.config.rootpath / DIFY).read_text(), ".yml", bypass_csp=True)
     cards = [page.node(str(number)).bounding_box() for number in range(1, 7)]
     assert not any(overlap(one, other) for one, other in combinations(cards, 2))  # in the file, they lie too close
     page.node("4").click()
     page.editor("Template").click()
     page.press("Control+a")
     page.tab.keyboard.insert_text("{{ 'bad' | upper }}")
-    page.until(lambda: "| upper" in file.read_text())
+    page.until(lambda: "| upper" in page.file.read_text())
     saved, files = [], sorted(page.folder.iterdir())
     page.tab.on("download", lambda download: saved.append(download))
     page.tab.get_by_title("Export").click()
@@ -66,8 +50,8 @@ def test_a_changed_file_of_dify_shows_what_coze_cannot_hold_before_anything_is_s
     assert download.value.path().read_bytes()[:2] == b"PK"
 
 
-def test_a_fix_mends_an_issue_and_undo_brings_it_back(page):
-    page, file = page(MISSPELT)
+def test_a_fix_mends_an_issue_and_undo_brings_it_back(opened):
+    page = opened(MISSPELT)
     assert page.node("3").locator(".card-issues").count() == 1
     page.tab.get_by_role("button", name="1 issue").click()
     fix = page.tab.locator(".issues").get_by_role(
@@ -81,11 +65,11 @@ def test_a_fix_mends_an_issue_and_undo_brings_it_back(page):
     page.press("Control+z")
     fix.wait_for()
     assert page.node("3").locator(".card-issues").count() == 1
-    page.until(lambda: file.read_text() == MISSPELT)
+    page.until(lambda: page.file.read_text() == MISSPELT)
 
 
-def test_going_back_to_a_step_restores_the_graph_and_the_file(page):
-    page, file = page(FIVE)
+def test_going_back_to_a_step_restores_the_graph_and_the_file(opened):
+    page = opened(FIVE)
     page.node("4").click()
     page.press("Delete")
     page.until_nodes(4)
@@ -104,27 +88,25 @@ def test_going_back_to_a_step_restores_the_graph_and_the_file(page):
     steps.nth(2).locator(".step").click()
     page.until_nodes(5)
     assert page.edges() == [("1", 0, "2"), ("1", 0, "4"), ("2", 0, "3"), ("3", 0, "5"), ("4", 0, "5")]
-    assert file.read_text() == FIVE
+    assert page.file.read_text() == FIVE
     steps.nth(0).locator(".step").click()
     page.until_nodes(3)
     assert list(page.nodes()) == ["1", "2", "5"]
 
 
-@pytest.mark.parametrize(
-    ("words", "node_type"),
-    [("loop", "loop"), ("tool", "tool"), ("end", "end"), ("presentation", None), ("asks a person", "human-input"), ("jinja", "template-transform")],
-)  # fmt: skip
-def test_the_search_of_the_palette_finds_a_type_by_its_name_and_by_what_it_does(page, words, node_type):
-    page, _ = page(FIVE)
+def test_the_search_of_the_palette_finds_a_type_by_its_name_and_by_what_it_does(opened):
+    page = opened(FIVE)
     page.node("2").click()
-    page.tab.get_by_role("searchbox", name="Search node types").fill(words)
-    items = page.tab.locator(".palette-item")
-    if node_type is None:
-        page.tab.get_by_text("No node type has these words.").wait_for()
-        assert items.count() == 0
-        return
-    assert items.first.get_attribute("data-type") == node_type
+    search, items = page.tab.get_by_role("searchbox", name="Search node types"), page.tab.locator(".palette-item")
+    for words, node_type in [
+        ("loop", "loop"), ("tool", "tool"), ("end", "end"), ("asks a person", "human-input"), ("jinja", "template-transform"),
+    ]:  # fmt: skip
+        search.fill(words)
+        page.until(lambda node_type=node_type: items.first.get_attribute("data-type") == node_type)
     page.press("Enter")
-    page.until(lambda: len(page.document()["nodes"]) > 5)
-    assert page.nodes()["6"] == node_type
+    page.until_nodes(6)
+    assert page.nodes()["6"] == "template-transform"
     assert ("2", 0, "6") in page.edges()
+    search.fill("presentation")
+    page.tab.get_by_text("No node type has these words.").wait_for()
+    assert items.count() == 0

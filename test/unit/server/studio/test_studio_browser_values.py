@@ -8,7 +8,7 @@ import wave
 import zlib
 
 import pytest
-from studio_page import AXE, tabs
+from studio_page import AXE
 
 from operad.operators.media.echarts import echarts_option
 
@@ -72,20 +72,15 @@ def wav():
 
 
 @pytest.fixture
-def page(site, request):
-    """Opens a new file with a text in a new tab of the shared browser."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
+def page(opened):
+    """Opens a new file with a text, and the form of its run."""
 
-        def page(text, **options):
-            name = f"{request.node.name[:40].strip('[]')}.yaml"
-            (folder / name).write_text(text)
-            page = opened(**options)
-            page.open(name)
-            page.press("Control+Enter")
-            return page
+    def page(text, **options):
+        page = opened(text, **options)
+        page.press("Control+Enter")
+        return page
 
-        yield page
+    return page
 
 
 def field(page, name):
@@ -176,11 +171,10 @@ def test_pictures_in_texts_and_tables_as_json_are_shown_as_such(page):
     assert '[{"city": "Bonn", "people": 340}]' in page.tab.locator(".result").inner_text()
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault_in_values(page, scheme):
+def test_axe_finds_no_serious_fault_in_values(page):
     if not AXE.exists():
         pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
-    page = page(SHOWS, color_scheme=scheme, bypass_csp=True)
+    page = page(SHOWS, bypass_csp=True)
     for name, suffix, content in [
         ("picture", "png", png()),
         ("drawing", "svg", SVG),

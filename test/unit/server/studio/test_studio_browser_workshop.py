@@ -1,7 +1,7 @@
 """The studio in a real browser: names of nodes, pinned and typed values, breakpoints."""
 
 import pytest
-from studio_page import AXE, tabs
+from studio_page import AXE
 from studios import FIVE
 
 from operad.runtime.evaluation.cases import Dataset
@@ -15,22 +15,6 @@ nodes:
   2: {type: llm, after: 1, system: Be brief., user: "Answer {{#1.letter#}} and {{#9.gone#}}."}
   3: {type: end, after: 2, outputs: {answer: 2.text}}
 """
-
-
-@pytest.fixture
-def page(site, request):
-    """Opens a new file with a text in a new tab of the shared browser: the tab, and the file."""
-    url, folder, browser = site
-    with tabs(browser, url, folder) as opened:
-
-        def page(text, **options):
-            file = folder / f"{request.node.name[:40].strip('[]')}.yaml"
-            file.write_text(text)
-            page = opened(bypass_csp=True, **options)
-            page.open(file.name)
-            return page, file
-
-        yield page
 
 
 def ended(page):
@@ -52,21 +36,21 @@ def run(page, topic):
     ended(page)
 
 
-@pytest.mark.parametrize("how", ["F2", "double click"])
-def test_a_node_gets_a_name_in_one_line_of_the_file_which_is_undone(page, how):
-    page, file = page(LETTER)
-    if how == "F2":
-        page.node("2").click()
-        page.press("F2")
-    else:
-        page.node("2").locator(".card-title").dblclick()
+def test_a_node_gets_a_name_in_one_line_of_the_file_which_is_undone(opened):
+    page = opened(LETTER)
+    page.node("2").click()
+    page.press("F2")
+    page.tab.locator("dialog input").wait_for()
+    page.press("Escape")
+    page.tab.locator("dialog").wait_for(state="detached")
+    page.node("2").locator(".card-title").dblclick()
     page.tab.locator("dialog input").wait_for()
     page.tab.keyboard.type("Draft")
     page.press("Enter")
     page.until(lambda: page.node("2").locator(".card-title").inner_text() == "Draft")
     page.saved()
     changed = [
-        pair for pair in zip(LETTER.splitlines(), file.read_text().splitlines(), strict=True) if len({*pair}) > 1
+        pair for pair in zip(LETTER.splitlines(), page.file.read_text().splitlines(), strict=True) if len({*pair}) > 1
     ]
     assert changed == [(LETTER.splitlines()[3], LETTER.splitlines()[3].replace("llm,", "llm, title: Draft,"))]
     page.press("h")
@@ -74,11 +58,11 @@ def test_a_node_gets_a_name_in_one_line_of_the_file_which_is_undone(page, how):
     page.tab.get_by_role("button", name="Undo").click()
     page.until(lambda: page.node("2").locator(".card-title").inner_text() == "LLM")
     page.saved()
-    assert file.read_text() == LETTER
+    assert page.file.read_text() == LETTER
 
 
-def test_variables_in_a_prompt_are_chips_with_names_and_unknown_ones_are_marked(page):
-    page, _ = page(LETTER)
+def test_variables_in_a_prompt_are_chips_with_names_and_unknown_ones_are_marked(opened):
+    page = opened(LETTER)
     page.node("2").click()
     chips = page.editor("User").locator(".cm-variable")
     page.until(lambda: chips.all_inner_texts() == ["letter · Start", "gone · 9"])
@@ -97,8 +81,8 @@ def test_variables_in_a_prompt_are_chips_with_names_and_unknown_ones_are_marked(
     page.until(lambda: page.params("2")["user"] == "Answer  and {{#9.gone#}}.")
 
 
-def test_a_pinned_value_is_edited_used_in_runs_and_outlives_a_reload(page):
-    page, _ = page(FIVE)
+def test_a_pinned_value_is_edited_used_in_runs_and_outlives_a_reload(opened):
+    page = opened(FIVE, bypass_csp=True)
     page.node("2").click()
     pin(page, "Pinned")
     assert page.node("2").locator(".card-pin").count() == 1
@@ -118,8 +102,8 @@ def test_a_pinned_value_is_edited_used_in_runs_and_outlives_a_reload(page):
     page.tab.locator(".result .values", has_text="About snow!").wait_for()
 
 
-def test_a_node_runs_with_typed_values_before_any_run(page):
-    page, _ = page(FIVE)
+def test_a_node_runs_with_typed_values_before_any_run(opened):
+    page = opened(FIVE)
     page.node("3").click()
     page.press("Control+Enter")
     page.tab.get_by_role("button", name="Run with values…").click()
@@ -129,8 +113,8 @@ def test_a_node_runs_with_typed_values_before_any_run(page):
     assert "typed!" in page.tab.locator(".result .values").inner_text()
 
 
-def test_a_run_waits_at_a_breakpoint_with_values_that_can_be_changed_and_steps(page):
-    page, _ = page(FIVE)
+def test_a_run_waits_at_a_breakpoint_with_values_that_can_be_changed_and_steps(opened):
+    page = opened(FIVE, bypass_csp=True)
     page.node("2").click()
     page.press("b")
     assert page.node("2").locator(".card-stop").count() == 1
@@ -151,8 +135,8 @@ def test_a_run_waits_at_a_breakpoint_with_values_that_can_be_changed_and_steps(p
     assert "About snow!" in page.tab.locator(".result .values").inner_text()
 
 
-def test_a_test_of_a_run_with_pinned_values_says_which_it_keeps(page):
-    page, file = page(FIVE)
+def test_a_test_of_a_run_with_pinned_values_says_which_it_keeps(opened):
+    page = opened(FIVE)
     page.node("2").click()
     pin(page, "Pinned")
     run(page, "rain")
@@ -161,13 +145,13 @@ def test_a_test_of_a_run_with_pinned_values_says_which_it_keeps(page):
     page.tab.get_by_label("Name").fill("rainy")
     page.press("Enter")
     page.tab.locator(".tests-side").get_by_text("rainy").first.wait_for()
-    [case] = Dataset.load(file.with_suffix(".cases.jsonl"))
+    [case] = Dataset.load(page.file.with_suffix(".cases.jsonl"))
     assert (case.name, case.expected) == ("rainy", {"loud": "Pinned!", "quoted": "<rain>"})
     assert case.pinned["2"].outputs == {"output": "Pinned"}
 
 
-def test_a_phone_shows_pins_and_breakpoints_without_a_serious_fault(page):
-    page, _ = page(FIVE, viewport={"width": 390, "height": 800}, color_scheme="dark")
+def test_a_phone_shows_pins_and_breakpoints_without_a_serious_fault(opened):
+    page = opened(FIVE, viewport={"width": 390, "height": 800}, bypass_csp=True)
     page.node("2").click()
     pin(page, "Pinned")
     page.press("b")

@@ -1,7 +1,5 @@
 """Operators of a YAML file of experts, added, removed and connected in the studio; the file keeps all else."""
 
-from typing import Any, cast
-
 import pytest
 from studios import EXPERTS
 
@@ -40,20 +38,6 @@ experts:
         - name: answer # the last
           instruction: Write the answer.
 """
-
-
-@pytest.fixture
-def edit(serve):
-    """Does operations on a file of experts: its text after them, and the document."""
-    studio = serve()
-
-    def edit(text, *operations):
-        (studio.folder / "file.yaml").write_text(text)
-        document = studio.apply(studio.open("file.yaml"), *operations)
-        return (studio.folder / "file.yaml").read_text(), document
-
-    cast("Any", edit).studio = studio
-    return edit
 
 
 def refused(edit, text, *operations):
@@ -228,9 +212,8 @@ def test_an_operator_of_two_experts_keeps_its_definition_until_the_last_one_goes
     assert text == two.replace("[[*facts, *check]]", "[[*facts]]")
 
 
-@pytest.mark.parametrize(
-    ("text", "operation", "told"),
-    [
+def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit):
+    for text, operation, told in [
         (EXPERTS, remove("Fact checker"), "a file has at least one expert; add another one first"),
         (EXPERTS, remove("chekc"), "there is no 'chekc' (did you mean 'check'?)"),
         (EXPERTS, add("facts", expert="Fact checker"), "'Fact checker' has 'facts' already; give another name"),
@@ -241,10 +224,8 @@ def test_an_operator_of_two_experts_keeps_its_definition_until_the_last_one_goes
         (EXPERTS, {"op": "set", "node": "Fact checker", "path": "workflow", "value": []}, "workflow: give at least one"),
         ("experts:\n- profile: {name: E}\n  workflow: [[{name: a, instruction: x}]]\n", remove("a"), "'a' is the only operator"),
         (ROUTED, connect("reply", "triage"), "the operators wait for each other"),
-    ],
-)  # fmt: skip
-def test_an_edit_that_cannot_be_is_refused_with_the_reason(edit, text, operation, told):
-    assert told in refused(edit, text, operation)
+    ]:  # fmt: skip
+        assert told in refused(edit, text, operation)
 
 
 BELOW = """\

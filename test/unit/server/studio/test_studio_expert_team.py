@@ -1,7 +1,5 @@
 """Experts, their evaluators and the leader of a YAML file, changed in the studio; the file keeps all else."""
 
-from typing import Any, cast
-
 import pytest
 
 TEAM = """\
@@ -40,20 +38,6 @@ experts:
 operators:
 - {name: fair, instruction: Fair.}
 """
-
-
-@pytest.fixture
-def edit(serve):
-    """Does operations on a file of experts: its text after them, and the document."""
-    studio = serve()
-
-    def edit(text, *operations):
-        (studio.folder / "file.yaml").write_text(text)
-        document = studio.apply(studio.open("file.yaml"), *operations)
-        return (studio.folder / "file.yaml").read_text(), document
-
-    cast("Any", edit).studio = studio
-    return edit
 
 
 def judged(expert, *names):

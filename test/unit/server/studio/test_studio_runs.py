@@ -195,9 +195,7 @@ def test_a_failed_node_is_told_with_its_error(studio):
     assert told["inputs"] == {"1.topic": "rain"}
 
 
-def test_a_run_without_a_model_says_what_to_set(serve, monkeypatch):
-    for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL", "OPERAD_BASE_URL"):
-        monkeypatch.delenv(name, raising=False)
+def test_a_run_without_a_model_says_what_to_set(serve, nothing_configured):
     studio = serve()
     path = studio.told("files", {"new": "example", "name": "letters"})["path"]
     told = studio.refused("run", {"path": path, "inputs": {"letter": "Hi."}}, 400)

@@ -161,16 +161,12 @@ def test_operators_stand_below_what_they_wait_for(brief):
 
 
 @pytest.mark.slow
-def test_the_critical_path_is_marked_in_words_too(brief):
+def test_the_critical_path_is_marked_in_words_and_drawn_through_its_operators_alone(brief):
     critical = brief.locator(".card.critical").evaluate_all("all => all.map(e => e.ariaLabel)")
     assert all(label.endswith("on the critical path") for label in critical)
     assert {label.split(",")[0] for label in critical} >= {"plan", "prices", "approve", "write", "translate", "answer"}
     assert brief.locator("#panel .critical-path li").first.inner_text().startswith("plan")
-
-
-@pytest.mark.slow
-def test_the_critical_path_is_drawn_through_its_operators_alone(brief):
-    """Of both edges to `answer`, the one through `translate`, for which it waited."""
+    # of both edges to `answer`, it is drawn through `translate`, for which it waited
     assert brief.evaluate("document.querySelectorAll('.lines path.critical').length") == 6
     brief.locator("#slider").fill("100")
     until(brief, "document.querySelectorAll('.lines path.critical').length === 1")
@@ -363,8 +359,10 @@ def repaired(quote="total 174.30"):
 
 
 @pytest.mark.slow
-def test_faults_have_the_quotes_and_what_runs_again_or_is_kept_is_told_with_the_reason(opened):
+def test_faults_have_the_quotes_and_what_is_blamed_runs_again_or_is_kept_is_told_with_the_reason(opened):
     tab = opened(report(Trace.of(repaired())))
+    assert sorted(tab.locator(".card.blamed .name").all_inner_texts()) == ["draft", "sums"]
+    assert "is-reused" in card(tab, "end").get_attribute("class").split()
     tab.get_by_role("tab", name="Rounds").click()
     tab.wait_for_selector("#rounds table")
     rows = {row.split("\t")[0]: row for row in tab.locator("#rounds tr").all_inner_texts()}
@@ -377,13 +375,6 @@ def test_faults_have_the_quotes_and_what_runs_again_or_is_kept_is_told_with_the_
     first = tab.locator("#rounds .change").first.inner_text()
     assert first.startswith("sums round 1 → 2")
     assert "fault it was told" in first.lower()
-
-
-@pytest.mark.slow
-def test_blamed_items_and_inner_operators_mark_the_operators_around_them_and_kept_ones_are_not_waited_for(opened):
-    tab = opened(report(Trace.of(repaired())))
-    assert sorted(tab.locator(".card.blamed .name").all_inner_texts()) == ["draft", "sums"]
-    assert "is-reused" in card(tab, "end").get_attribute("class").split()
 
 
 @pytest.mark.slow
@@ -450,6 +441,7 @@ def test_a_workflow_of_nodes_has_its_inputs_in_place_of_its_name_as_goal(opened)
     assert tab.locator("#goal").inner_text() == f"city: Oslo · days: {2**63 + 1}"
     assert section(tab, "Inputs").locator("dl").inner_text().split("\n") == ["city", "Oslo", "days", str(2**63 + 1)]
     assert section(tab, "Goal").count() == 0
+    assert tab.locator("#panel .actions").count() == 0, "a report has no links to a studio"
 
 
 @pytest.mark.slow
@@ -493,11 +485,6 @@ def test_the_studio_has_links_to_a_node_and_to_what_it_can_do_with_the_run(opene
     tab.keyboard.press("Escape")
     tab.wait_for_selector("#panel h2:has-text('weather')")
     assert links.all_inner_texts() == ["Open in the studio", "Make a test…"]
-
-
-@pytest.mark.slow
-def test_a_report_has_no_links_to_a_studio(opened):
-    assert opened(report(Trace.of(weather()))).locator("#panel .actions").count() == 0
 
 
 # What it answers to
@@ -623,48 +610,37 @@ CONTRAST = """() => {
 }"""
 
 
+def hard_to_read(tab):
+    """Return what cannot be told from what is behind it, in dark and in light colours, and serious findings of axe-core."""
+    found = []
+    for scheme in ("dark", "light"):
+        tab.emulate_media(color_scheme=scheme, reduced_motion="reduce")
+        found += tab.evaluate(CONTRAST)
+    return found + (faults_of(tab) if AXE.exists() else [])
+
+
 @pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_every_text_and_mark_can_be_told_from_what_is_behind_it(opened, runs, scheme):
-    tab = opened(report(Trace.of(runs("brief"))), color_scheme=scheme, reduced_motion="reduce")
+def test_every_text_and_mark_can_be_told_from_what_is_behind_it_and_axe_finds_no_serious_fault(opened, runs):
+    tab = opened(report(Trace.of(runs("brief"))), bypass_csp=True)
+    section(tab, "Output").wait_for()
     for where in (0, 130, 450, 700, 1000):
         to(tab, where)
-        assert tab.evaluate(CONTRAST) == []
-    for name in ("write", "prices", "approve"):
+        assert hard_to_read(tab) == []
+    for name in ("write", "prices", "approve", "search the web", "countries"):
         card(tab, name).click()
         tab.wait_for_selector(f"#panel h2:has-text('{name}')")
-        assert tab.evaluate(CONTRAST) == []
+        assert hard_to_read(tab) == []
     tab.get_by_role("tab", name="Rounds").click()
     tab.wait_for_selector("#rounds ins")
-    assert tab.evaluate(CONTRAST) == []
+    assert hard_to_read(tab) == []
     tab.get_by_role("button", name="Keys and marks").click()
-    assert tab.evaluate(CONTRAST) == []
-    failing = opened(report(Trace.of(runs("failing"))), color_scheme=scheme)
-    assert failing.evaluate(CONTRAST) == []
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_axe_finds_no_serious_fault(opened, runs, scheme):
-    if not AXE.exists():
-        pytest.skip("axe-core is missing: cd server/studio/web && npm ci")
-    tab = opened(report(Trace.of(runs("brief"))), color_scheme=scheme, bypass_csp=True)
-    section(tab, "Output").wait_for()
-    assert faults_of(tab) == []
-    for name in ("search the web", "countries", "write"):
-        card(tab, name).click()
-        tab.wait_for_selector(f"#panel h2:has-text('{name}')")
-        assert faults_of(tab) == []
-    tab.get_by_role("tab", name="Rounds").click()
-    tab.wait_for_selector("#rounds table")
-    assert faults_of(tab) == []
-    phone = opened(
-        report(Trace.of(weather())), color_scheme=scheme, bypass_csp=True, viewport={"width": 390, "height": 844}
-    )
-    assert faults_of(phone) == []
+    assert hard_to_read(tab) == []
+    assert hard_to_read(opened(report(Trace.of(runs("failing"))), bypass_csp=True)) == []
+    phone = opened(report(Trace.of(weather())), bypass_csp=True, viewport={"width": 390, "height": 844})
+    assert hard_to_read(phone) == []
     phone.get_by_role("tab", name="Details").click()
     section(phone, "Inputs").wait_for()
-    assert faults_of(phone) == []
+    assert hard_to_read(phone) == []
 
 
 @pytest.mark.slow
@@ -998,16 +974,47 @@ def test_a_question_is_answered_and_a_run_cancelled_from_the_page(opened, live, 
     assert tab.get_by_role("button", name="Cancel run").is_enabled()
 
 
+class _Asking:
+    """A page of a run that asks.
+
+    Attributes:
+        server: What serves it.
+        rest: The events after the question.
+        form: The form of the answer.
+    """
+
+    def __init__(self, server, rest, tab):
+        self.server, self.rest, self.tab = server, rest, tab
+        self.form = tab.locator("#panel form.answer")
+        self.form.wait_for()
+
+    def sent(self, button="Answer"):
+        """Press a button, and return the answer that was sent."""
+        self.form.get_by_role("button", name=button).click()
+        self.tab.wait_for_selector("#panel .question :text-is('sent')")
+        return self.server.posted[0][1]["value"]
+
+
+@pytest.fixture
+def asking(opened, live, runs):
+    """Opens the page of a run that asks for an answer of a schema."""
+
+    def asking(schema=None):
+        events = [*runs("brief")]
+        asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+        if schema:
+            events[asked] = msgspec.structs.replace(events[asked], schema=schema)
+        server = live(events[: asked + 1])
+        return _Asking(server, events[asked + 1 :], opened(server.address, allowed=server.host))
+
+    return asking
+
+
 @pytest.mark.slow
-def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
-    events = [*runs("brief")]
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+def test_the_call_of_a_tool_is_allowed_changed_or_refused(asking):
     given = {"order": "A1", "amount": 400, "id": 2**63 + 1}
-    schema = {"if": {}, "approval": {"tool": "refund", "arguments": given}}
-    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    form = tab.locator("#panel form.answer")
+    page = asking({"if": {}, "approval": {"tool": "refund", "arguments": given}})
+    server, tab, form = page.server, page.tab, page.form
     arguments, reason = form.locator("textarea").nth(0), form.locator("textarea").nth(1)
     shown = arguments.input_value()
     assert json.loads(shown) == given
@@ -1059,30 +1066,19 @@ def test_the_call_of_a_tool_is_allowed_changed_or_refused(opened, live, runs):
     ],
 )
 @pytest.mark.slow
-def test_large_numbers_of_an_answer_are_sent_exactly(opened, live, runs, schema, filled, answer):
-    events = [*runs("brief")]
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
-    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    form = tab.locator("#panel form.answer")
-    form.wait_for()
+def test_large_numbers_of_an_answer_are_sent_exactly(asking, schema, filled, answer):
+    page = asking(schema)
+    form = page.form
     assert form.get_by_text("Of the order.").count() == len(schema.get("properties", {})) // 2
     for kind, texts in filled.items():
         for at, text in enumerate(texts):
             form.locator("[type=number]" if kind == "number" else kind).nth(at).fill(text)
-    form.get_by_role("button", name="Answer").click()
-    tab.wait_for_selector("#panel .question :text-is('sent')")
-    assert server.posted[0][1]["value"] == answer
+    assert page.sent() == answer
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(opened, live, runs):
-    events = runs("brief")
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    tab.wait_for_selector("#panel form.answer")
+def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(asking):
+    tab = asking().tab
     tab.evaluate("""() => {
         const real = window.fetch;
         window.fetch = async (...given) => {
@@ -1103,44 +1099,26 @@ def test_an_answer_that_is_begun_while_the_panel_is_drawn_again_is_kept(opened, 
 
 @pytest.mark.parametrize(("button", "answer"), [("Answer", {"size": "M"}), ("decline", "decline")])
 @pytest.mark.slow
-def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(opened, live, runs, button, answer):
-    events = [*runs("brief")]
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+def test_a_form_that_may_be_declined_has_fields_and_a_button_for_each_word(asking, button, answer):
     words = {"if": {"type": "string"}, "then": {"enum": ["decline", "cancel"]}}
     schema = {"type": ["object", "string"], "properties": {"size": {"type": "string"}}, "required": ["size"], **words}
-    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    form = tab.locator("#panel form.answer")
-    form.locator("textarea").fill("M")
-    form.get_by_role("button", name=button).click()
-    tab.wait_for_selector("#panel .question :text-is('sent')")
-    assert server.posted[0][1]["value"] == answer
+    page = asking(schema)
+    page.form.locator("textarea").fill("M")
+    assert page.sent(button) == answer
 
 
 @pytest.mark.slow
-def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(opened, live, runs):
-    events = [*runs("brief")]
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+def test_a_schema_with_the_word_approval_has_the_form_of_any_schema(asking):
     schema = {"type": "object", "properties": {"why": {"type": "string"}}, "required": ["why"], "approval": True}
-    events[asked] = msgspec.structs.replace(events[asked], schema=schema)
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    form = tab.locator("#panel form.answer")
-    form.locator("textarea").fill("because")
-    form.get_by_role("button", name="Answer").click()
-    tab.wait_for_selector("#panel .question :text-is('sent')")
-    assert server.posted[0][1]["value"] == {"why": "because"}
+    page = asking(schema)
+    page.form.locator("textarea").fill("because")
+    assert page.sent() == {"why": "because"}
 
 
 @pytest.mark.slow
-def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened, live, runs):
-    events = runs("brief")
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
-    form = tab.locator("#panel form.answer")
+def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(asking):
+    page = asking()
+    server, tab, form = page.server, page.tab, page.form
     form.locator("select").select_option("false")
     server.refuses = "'why' is missing"
     form.get_by_role("button", name="Answer").click()
@@ -1149,28 +1127,21 @@ def test_an_answer_that_is_begun_or_refused_stays_though_the_run_goes_on(opened,
     tab.evaluate("document.activeElement.blur()")
     tab.wait_for_timeout(2500)  # the panel is drawn anew each second
     assert (form.locator("select").input_value(), refusal.inner_text()) == ("false", "'why' is missing")
-    server.feed(events[asked + 1 :])
+    server.feed(page.rest)
     tab.wait_for_selector("#panel .question :text('answered after')")
     assert form.count() == 0
 
 
 @pytest.mark.slow
-def test_what_an_answer_may_leave_out_is_left_out(opened, live, runs):
-    events = [*runs("brief")]
-    asked = next(at for at, event in enumerate(events) if type(event).__name__ == "Interrupted")
+def test_what_an_answer_may_leave_out_is_left_out(asking):
     kinds = ({"type": "boolean"}, {"type": "integer"}, {"enum": ["a", "b"]}, {"type": "string"})
     schema = {"type": "object", "properties": {f"{name}{at}": kind for name in "xy" for at, kind in enumerate(kinds)}}
-    events[asked] = msgspec.structs.replace(events[asked], schema={**schema, "required": ["x0", "x1", "x2", "x3"]})
-    server = live(events[: asked + 1])
-    tab = opened(server.address, allowed=server.host)
-    tab.get_by_role("alert").get_by_role("button", name="Answer").click()
-    form = tab.locator("#panel form.answer")
+    page = asking({**schema, "required": ["x0", "x1", "x2", "x3"]})
+    form = page.form
     form.locator("input").first.fill("7")
     form.locator("select").nth(0).select_option("true")
     form.locator("select").nth(1).select_option('"a"')
-    form.get_by_role("button", name="Answer").click()
-    tab.wait_for_selector("#panel .question :text-is('sent')")
-    assert server.posted[0][1]["value"] == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
+    assert page.sent() == {"x0": True, "x1": 7, "x2": "a", "x3": ""}
 
 
 @pytest.mark.slow
