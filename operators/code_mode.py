@@ -22,6 +22,7 @@ from pydantic import TypeAdapter
 from operad.operators.sandbox.snippet import MODULES
 from operad.runtime.events import ToolCalled, ToolReturned, current_scope, emit
 from operad.runtime.events.interrupts import in_tool_call, is_cancelled, model_of_tool_call, tool_call_of
+from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.reasoning.tool_results import MAX_RESULT
 from operad.runtime.tools.tool import Tool
@@ -31,6 +32,8 @@ from operad.runtime.values.json_schema import Schema
 from operad.runtime.values.message import new_id
 from operad.runtime.values.model_text import as_text, plain
 from operad.runtime.values.text import cut, fence, whole
+
+_RETURNED = TypeAdapter(list[Any])
 
 MAX_CALLS = 1_000
 """Maximum number of calls of tools in one run of code."""
@@ -157,19 +160,25 @@ class _Run:
             raise RuntimeError("the run ends; no more calls")
         self._count(as_text(arguments))
         call_id, began, model = f"call_{new_id()}", time.perf_counter(), model_of_tool_call()
-        emit(ToolCalled(call_id=call_id, tool=tool.name, arguments=arguments))
+        with in_tool_call(""):  # a call is the same, also if other code makes it after a restart
+            place = numbered(tool_call_of(tool.name, arguments))
+        part = await part_of_work(lambda: place, _RETURNED)
+        with part.told():
+            emit(ToolCalled(call_id=call_id, tool=tool.name, arguments=arguments))
         failed, text, internal = True, "", ""
         try:
             if scope := current_scope():
                 scope.run.check_budget()
-            with in_tool_call(""):  # a question belongs to the call, also if other code makes it after a restart
-                name = tool_call_of(tool.name, arguments)
-            with in_tool_call(name, model):
-                value = await tool.call(arguments)
-            text = as_text(value)
+            if part.value is None:
+                with in_tool_call(place, model):
+                    returned = [whole(plain(await tool.call(arguments), Blobs()))]
+                await part.keep(returned)
+            else:
+                returned = part.value
+            text = as_text(returned[0])
             self._count(text)
             failed = False
-            return whole(plain(value, Blobs()))
+            return returned[0]
         except (Exception, SystemExit, asyncio.CancelledError) as error:
             if isinstance(error, asyncio.CancelledError) and is_cancelled():  # not an error of the tool
                 text = "stopped before it returned"
@@ -182,11 +191,12 @@ class _Run:
         finally:
             seconds = time.perf_counter() - began
             shown = cut(text, MAX_RESULT)
-            emit(
-                ToolReturned(
-                    call_id=call_id, tool=tool.name, result=shown, failed=failed, seconds=seconds, internal=internal
+            with part.told():
+                emit(
+                    ToolReturned(
+                        call_id=call_id, tool=tool.name, result=shown, failed=failed, seconds=seconds, internal=internal
+                    )
                 )
-            )
 
     def _count(self, text: str) -> None:
         self._passed += len(text)

@@ -28,7 +28,7 @@ from msgspec.structs import replace as changed
 from operad.runtime import events
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.run_writer import Progress, RunWriter, committed
-from operad.runtime.durable.tables import DONE, EventPart, StepRow, StoredQuestion
+from operad.runtime.durable.tables import DONE, EventPart, PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.work_table import taken_over
 from operad.runtime.events import Event, RunLog
 from operad.runtime.events.journal import bare, key_at
@@ -94,6 +94,7 @@ class Recorder:
                 self._known[_identity(event)] -= 1
                 self._known[_identity(event, events.Interrupted)] -= 1
         self._replayed: dict[_Path, StepRow] = {}
+        self._with_parts = set[str]()
         log.listen(self._hear)
 
     def _hear(self, event: Event) -> None:
@@ -138,7 +139,12 @@ class Recorder:
                 self._replayed.pop(path, None)
 
     def write(
-        self, step: StepRow | None = None, values: Mapping[str, object] = {}, *, has_ended: bool = True
+        self,
+        step: StepRow | None = None,
+        values: Mapping[str, object] = {},
+        *,
+        has_ended: bool = True,
+        without_parts: str = "",
     ) -> Future[bool]:
         """Start to store the events recorded since the last call, in one transaction with a step, or values of the run.
 
@@ -148,12 +154,15 @@ class Recorder:
             step: Record of an operator.
             values: New values of columns of the run.
             has_ended: False if the run is only interrupted, so that what it stops is not the end of it.
+            without_parts: See `Progress`.
         """
         happened = tuple(self._pending.popleft() for _ in range(len(self._pending)))
         if not has_ended:
             happened = tuple(event for event in happened if not isinstance(event, _STOPS))
         self._part += bool(happened)
-        written = self._writer.put_soon(Progress(self.run_id, happened, self._part, step, values))
+        written = self._writer.put_soon(
+            Progress(self.run_id, happened, self._part, step, values, without_parts=without_parts)
+        )
         written.add_done_callback(partial(self._stored, happened))
         return written
 
@@ -181,8 +190,10 @@ class Recorder:
             is_kept = True
             noting.cancel()
             ended = max(row.began, self._writer.now())
-            if not await committed(self.write(replace(row, outcome=outcome, ended=ended, status=DONE))):
+            done = replace(row, outcome=outcome, ended=ended, status=DONE)
+            if not await committed(self.write(done, without_parts=key if key in self._with_parts else "")):
                 raise taken_over(self.run_id)
+            self._with_parts.discard(key)
 
         try:
             yield keep
@@ -190,6 +201,20 @@ class Recorder:
             noting.cancel()
             if not is_kept:  # the operator was stopped, perhaps before it was recorded as running
                 self._writer.put_soon(Progress(self.run_id, step=row))
+
+    async def keep_part(self, part: PartRow) -> None:
+        """Store a part of an operator's work until its outcome is stored.
+
+        Raises:
+            InputError: It cannot be stored, or another process drives the run.
+        """
+        self._with_parts.add(part.key)
+        if not await committed(self._writer.put_soon(Progress(self.run_id, part=part))):
+            raise taken_over(self.run_id)
+
+    def has_parts(self, key: str) -> None:
+        """Note that parts of an operator's work are stored."""
+        self._with_parts.add(key)
 
 
 def _identity(event: Event, kind: type[Event] | None = None) -> Any:

@@ -179,7 +179,9 @@ class Ledger(Records):
         if self.workers is not None and dispatch is not None:
             remote = RemoteExecutor(dispatch, self.workers, self.codec, self.store, driver.executor)
         recorder = Recorder(run.log, driver.writer, kept.part, kept.earlier)
-        replay = Replay(run_id, self.store, self.codec, kept.steps, recorder, remote)
+        replay = Replay(
+            run_id, self.store, self.codec, kept.steps, recorder, remote, is_resumed=kept.earlier is not None
+        )
         run.journal = replay
         group = self.workers.queue if self.workers else hashlib.sha256(kept.run.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)

@@ -310,7 +310,9 @@ class Records:
             refuse_changed(kept, describe_workflow(workflow))
         if kept.failed:
             failed = [step.key for step in self.timeline(run_id) if step.outcome and step.outcome.error is not None]
-            self.steps.forget(run_id, [key for key in failed if failed_beside(key, kept.failed)])
+            again = [key for key in failed if failed_beside(key, kept.failed)]
+            self.steps.forget(run_id, again)
+            self.store.forget_parts(run_id, *again)  # a worker may have died before it deleted them
         self._settle(kept, "", self._kept_steps(run_id), state=RUNNING, error="", failed="")
 
     def restart_from(

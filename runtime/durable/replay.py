@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec.structs import replace
 from pydantic import JsonValue
 
-from operad.runtime.durable.codec import Codec, Outcome
+from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.tables import StepRow, StoredQuestion
+from operad.runtime.durable.tables import PartRow, StepRow, StoredQuestion
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.interrupts import content_of
@@ -31,6 +32,9 @@ if TYPE_CHECKING:
     from operad.runtime.durable.remote import RemoteExecutor
 
 
+_logger = logging.getLogger(__name__)
+
+
 class Replay:
     """Journal of a run, which replays stored outcomes of operators and stores new ones; see `StepJournal`.
 
@@ -38,6 +42,7 @@ class Replay:
         codec: Codec of stored values.
         kept: Records of operators whose outcomes are already stored, by key.
         remote: Execution of operators in workers; None to execute all operators in this process.
+        is_resumed: True if another process has begun the run, or an earlier drive of this one.
 
     Attributes:
         failed: Errors of failed operators, each with the operator's key.
@@ -52,6 +57,8 @@ class Replay:
         kept: Mapping[str, StepRow],
         recorder: Recorder,
         remote: RemoteExecutor | None,
+        *,
+        is_resumed: bool,
     ) -> None:
         self.run_id = run_id
         self.failed: list[tuple[BaseException, str]] = []
@@ -61,7 +68,9 @@ class Replay:
         self._kept = dict(kept)
         self._recorder = recorder
         self._remote = remote
+        self._is_resumed = is_resumed
         self._done: set[str] = set()
+        self._parts: dict[str, Mapping[str, str]] = {}
 
     @property
     def done(self) -> int:
@@ -147,6 +156,27 @@ class Replay:
         self._done.add("/".join(bare(key)[0]))
         return outcome.message
 
+    # Parts
+
+    async def parts(self, scope: Scope) -> Mapping[str, str]:
+        """See `StepJournal.parts`."""
+        key = key_of(scope)
+        if key not in self._parts:
+            self._parts[key] = await in_thread(self._store.parts, self.run_id, key) if self._is_resumed else {}
+            if self._parts[key]:
+                self._recorder.has_parts(key)
+        return self._parts[key]
+
+    async def keep_part(self, scope: Scope, name: str, value: str) -> None:
+        """See `StepJournal.keep_part`."""
+        if (part := kept_part(self.run_id, key_of(scope), name, value)) is None:
+            return
+        try:
+            await self._recorder.keep_part(part)
+        except OperadError as error:
+            self.unstored = error
+            raise
+
     # Questions
 
     async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
@@ -164,6 +194,14 @@ class Replay:
             return value
         kept = await self.answer_to(question, scope)
         return value if kept is None else kept[0]
+
+
+def kept_part(run_id: str, key: str, name: str, value: str) -> PartRow | None:
+    """Return a part of an operator's work in the form in which it is stored; None if it is too long."""
+    if len(value) <= MAX_TEXT:
+        return PartRow(run_id, key, name, value)
+    _logger.warning("%s:%s: %s would be done again: it has %d characters", run_id, key, name, len(value))
+    return None
 
 
 def kept_question(run_id: str, key: str, question: Question) -> StoredQuestion:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 from operad.runtime.durable.codec import Codec
 from operad.runtime.durable.database import Database, retried
 from operad.runtime.durable.group_commit import GroupCommit
-from operad.runtime.durable.tables import RUNNING, StepRow, StoredRun, Tables, storable
+from operad.runtime.durable.tables import RUNNING, PartRow, StepRow, StoredRun, Tables, storable
 from operad.runtime.events import Event
 from operad.runtime.values.errors import InputError
 
@@ -27,18 +27,22 @@ class Progress(NamedTuple):
     """Progress of a run since the last one: its events, and the records that are stored with them.
 
     Attributes:
-        part: Number of these events among those that were stored together, from 1.
+        number: Number of these events among those that were stored together, from 1.
         step: Record of an operator.
         values: New values of columns of the run.
         is_whole: True if the events replace those stored before.
+        part: A kept part of an operator's work.
+        without_parts: Key of an operator's work whose parts, and those of the operators inside, are not needed any more.
     """
 
     run_id: str
     events: Sequence[Event] = ()
-    part: int = 0
+    number: int = 0
     step: StepRow | None = None
     values: Mapping[str, object] = {}
     is_whole: bool = False
+    part: PartRow | None = None
+    without_parts: str = ""
 
 
 class TakeOver(NamedTuple):
@@ -97,6 +101,10 @@ class RunChanges:
                 held.update(connection.execute(self.held, {"driver": driver, "run_ids": list(run_ids)}).scalars())
             rows = _Rows(driver, created, taken, held)
             written = [rows.take(change, row) for change, row in zip(changes, event_rows, strict=True)]
+            for run_id, key in rows.without_parts:
+                connection.execute(forget_parts(self.database.sa, self._tables.parts, run_id, key))
+            if rows.parts:
+                connection.execute(self.keep_part, [each._asdict() for each in rows.parts])
             if rows.steps:
                 connection.execute(self._upsert, [_row_of(step) for step in rows.steps.values()])
             for run_id in rows.rewritten:
@@ -185,6 +193,12 @@ class RunChanges:
         return insert.on_conflict_do_update(index_elements=["run_id", "key"], set_=changed)
 
     @cached_property
+    def keep_part(self) -> Any:
+        """Statement that keeps a part of an operator's work; the first value counts."""
+        names = ["run_id", "key", "name"]
+        return self._dialect.insert(self._tables.parts).on_conflict_do_nothing(index_elements=names)
+
+    @cached_property
     def _append(self) -> Any:
         """Statement that adds events, unless an earlier try has added them, whose commit was taken for failed."""
         return self._dialect.insert(self._tables.events).on_conflict_do_nothing(index_elements=["run_id", "part"])
@@ -219,6 +233,8 @@ class _Rows:
         self.steps: dict[tuple[str, str], StepRow] = {}
         self.events: list[Mapping[str, object]] = []
         self.rewritten: list[str] = []
+        self.parts: list[PartRow] = []
+        self.without_parts: list[tuple[str, str]] = []
         self._states: dict[str, dict[str, object]] = defaultdict(dict)
         self._driver, self._created, self._taken, self._held = driver, created, taken, held
 
@@ -233,6 +249,10 @@ class _Rows:
             return False
         if change.step is not None:
             self.steps[change.run_id, change.step.key] = change.step
+        if change.part is not None:
+            self.parts.append(change.part)
+        if change.without_parts:
+            self.without_parts.append((change.run_id, change.without_parts))
         if change.is_whole:
             self.rewritten.append(change.run_id)
         if event_row is not None:
@@ -250,6 +270,12 @@ class _Rows:
             row = {f"new_{name}": storable(value) for name, value in values.items()}
             by_columns[tuple(sorted(values))].append({"of_run": run_id, **row})
         return by_columns
+
+
+def forget_parts(sa: Any, table: Any, run_id: str, key: str) -> Any:
+    """Return the statement that deletes the kept parts of an operator's work, and of the operators inside."""
+    inside = sa.func.substr(table.c.key, 1, len(key) + 1).in_([f"{key}/", f"{key}~"])
+    return sa.delete(table).where(table.c.run_id == run_id, (table.c.key == key) | inside)
 
 
 _GIVEN = tuple(name for name in StoredRun.__dataclass_fields__ if name not in ("created", "updated"))
@@ -270,7 +296,7 @@ def _dumped(progress: Progress) -> Mapping[str, object] | None:
     except InputError as error:
         _logger.warning("%s: %d events are not recorded: %s", progress.run_id, len(progress.events), error)
         return None
-    return {"run_id": progress.run_id, "part": progress.part, "events": zlib.compress(text.encode())}
+    return {"run_id": progress.run_id, "part": progress.number, "events": zlib.compress(text.encode())}
 
 
 class RunWriter:

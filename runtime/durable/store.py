@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 from operad.runtime.durable.database import Database, retried
-from operad.runtime.durable.run_writer import RunChanges
+from operad.runtime.durable.run_writer import RunChanges, forget_parts
 from operad.runtime.durable.shared_limits import CountedCalls
 from operad.runtime.durable.tables import (
     ASKS,
@@ -24,6 +24,7 @@ from operad.runtime.durable.tables import (
     EventPart,
     Executor,
     Origins,
+    PartRow,
     StepRow,
     StoredQuestion,
     StoredRun,
@@ -260,7 +261,7 @@ class Store:
     def forget(self, run_ids: Sequence[str]) -> None:
         """Delete runs with their operators, questions and events."""
         tables = self._tables
-        all_tables = (tables.steps, tables.work, tables.questions, tables.events, tables.runs)
+        all_tables = (tables.steps, tables.parts, tables.work, tables.questions, tables.events, tables.runs)
         self.database.change(*(self.database.sa.delete(each).where(each.c.run_id.in_(run_ids)) for each in all_tables))
 
     @retried
@@ -274,6 +275,21 @@ class Store:
                 for text in connection.execute(query).scalars():
                     found.update(re.findall(pattern, str(text)))
         return found
+
+    def parts(self, run_id: str, key: str) -> Mapping[str, str]:
+        """Return the kept parts of an operator's work, by name."""
+        table = self._tables.parts
+        query = self.database.sa.select(table.c.name, table.c.value).where(table.c.run_id == run_id, table.c.key == key)
+        return {name: value for name, value in self.database.rows(query) if isinstance(value, str)}
+
+    def keep_part(self, part: PartRow) -> None:
+        """Keep a part of an operator's work, unless it is kept already."""
+        self.database.change(self.changes.keep_part.values(part._asdict()))
+
+    def forget_parts(self, run_id: str, *keys: str) -> None:
+        """Delete the kept parts of the work of operators, and of the operators inside."""
+        sa, table = self.database.sa, self._tables.parts
+        self.database.change(*(forget_parts(sa, table, run_id, key) for key in keys))
 
     # Processes
 

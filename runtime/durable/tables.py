@@ -18,7 +18,7 @@ from operad.runtime.values.json_schema import check_schema
 from operad.runtime.values.message import NO_USAGE, Usage
 from operad.runtime.values.questions import Question
 
-VERSION = 7
+VERSION = 8
 """Version of the tables, to be raised with each change of them. Tables of other versions are refused."""
 
 
@@ -72,6 +72,12 @@ class Tables:
             column("run_id", text, primary_key=True),
             column("part", number, primary_key=True),
             column("events", sa.LargeBinary),
+        )
+        self.parts = sa.Table(
+            "operad_parts",
+            self.all,
+            *(column(name, text, primary_key=True) for name in ("run_id", "key", "name")),
+            column("value", text),
         )
         self.executors = sa.Table(
             "operad_executors",
@@ -344,6 +350,21 @@ class StepRow:
     def step_id(self) -> str:
         """Id of the work among all runs."""
         return f"{self.run_id}:{self.key}"
+
+
+class PartRow(NamedTuple):
+    """Part of an operator's unfinished work, which is not repeated when another process continues the run.
+
+    Attributes:
+        key: Key of the operator's work.
+        name: Attempt and name of the part.
+        value: Its value, as JSON.
+    """
+
+    run_id: str
+    key: str
+    name: str
+    value: str
 
 
 def text_of(output: object, step_id: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 import json
 import logging
 import threading
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import partial
@@ -20,7 +20,7 @@ from operad.runtime.durable.codec import Codec, Outcome
 from operad.runtime.durable.database_names import database_url, file_store, with_workers
 from operad.runtime.durable.group_commit import GroupCommit
 from operad.runtime.durable.process_ids import new_executor_id, process_identity, version_here
-from operad.runtime.durable.replay import asked_before, kept_question, outcome_of_work
+from operad.runtime.durable.replay import asked_before, kept_part, kept_question, outcome_of_work
 from operad.runtime.durable.run_owner import BEAT, LIMIT
 from operad.runtime.durable.shared_agents import Found, Served
 from operad.runtime.durable.shared_limits import LimitsInDatabase
@@ -38,6 +38,7 @@ from operad.runtime.events import (
     Scope,
     enter,
 )
+from operad.runtime.events.journal import key_of
 from operad.runtime.events.log import traced
 from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
@@ -71,6 +72,7 @@ class QuestionForwarder:
         self._run = run
         self._run_id = run_id
         self._key = key
+        self._parts: dict[str, Mapping[str, str]] = {}
         self._polls: set[asyncio.Task[None]] = set()
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
@@ -80,6 +82,18 @@ class QuestionForwarder:
     async def once(self, name: str, scope: Scope, work: Callable[[], Awaitable[WorkflowMessage]]) -> WorkflowMessage:
         """Do a part of the operator's work, which is not stored."""
         return await work()
+
+    async def parts(self, scope: Scope) -> Mapping[str, str]:
+        """See `StepJournal.parts`."""
+        key = key_of(scope)
+        if key not in self._parts:
+            self._parts[key] = await in_thread(self._store.parts, self._run_id, key)
+        return self._parts[key]
+
+    async def keep_part(self, scope: Scope, name: str, value: str) -> None:
+        """See `StepJournal.keep_part`."""
+        if (part := kept_part(self._run_id, key_of(scope), name, value)) is not None:
+            await in_thread(self._store.keep_part, part)
 
     async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
         """See `StepJournal.asked_before`."""
@@ -254,6 +268,7 @@ class Worker:
                 return delivered.DONE
             text = await self._outcome_text(claim)
             if text is not None and await self._ends.put((claim, text)):
+                await in_thread(self._store.forget_parts, claim.run_id, claim.key)
                 return delivered.DONE
             is_mine = await in_thread(self._store.work.give_back, self.executor.id, claim)
             return delivered.AGAIN if is_mine else delivered.TAKEN if is_mine is None else delivered.DONE

@@ -122,6 +122,14 @@ class StepJournal(Protocol):
         """Return the kept message of a named part of an operator's work; if there is none, do the work and keep it."""
         ...
 
+    async def parts(self, scope: Scope) -> Mapping[str, str]:
+        """Return the parts of an operator's unfinished work that ended processes have kept, by name."""
+        ...
+
+    async def keep_part(self, scope: Scope, name: str, value: str) -> None:
+        """Keep a part of an operator's work until the operator's outcome is kept."""
+        ...
+
     async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
         """Return the ids and contents of the operator's kept questions; see `content_of`."""
         ...
@@ -209,6 +217,7 @@ class Scope(Struct, kw_only=True, eq=False):
         works: Number of concurrent parts of the operator that work meanwhile; see `at_work`.
         asked: Ids of the questions that the operator has asked.
         asked_before: Task that reads the questions of earlier processes; None before the first question.
+        parts: Number of parts of the operator's work so far, by attempt and name; see `numbered`.
         runs_workflows: True if the operator only runs workflows, whose operators take places of their own.
         trace: Trace of the attempt; None without anything to note.
         earlier: Outcomes of the workflows inside the operator in the last round, by the last step of their paths.
@@ -231,6 +240,7 @@ class Scope(Struct, kw_only=True, eq=False):
     works: int = 0
     asked: frozenset[str] = frozenset()
     asked_before: asyncio.Task[Any] | None = None
+    parts: dict[tuple[int, str], int] = {}
     runs_workflows: bool = False
     trace: Trace | None = None
     earlier: Mapping[str, Any] = NO_INNER

@@ -124,7 +124,7 @@ async def _interrupt(question: str, schema: Any, answer_by: Sequence[str]) -> An
 def content_of(question: Question) -> tuple[str, str, str]:
     """Return what the answer to a question refers to: its text, the form of the answer, and the current tool call."""
     form = json.dumps(question.schema_) if question.schema_ is not None else ""
-    return question.text, form, _current_tool_call()
+    return question.text, form, current_tool_call()
 
 
 async def _identified(scope: events.Scope, question: Question) -> Question:
@@ -225,7 +225,7 @@ _current_call: ContextVar[str] = ContextVar("operad_tool_call", default="")
 _model: ContextVar[object] = ContextVar("operad_tool_call_model", default=None)
 
 
-def _current_tool_call() -> str:
+def current_tool_call() -> str:
     """Return the tool call for which the current code runs, as `tool_call_of` names it; empty outside of one."""
     return _current_call.get()
 
@@ -233,11 +233,11 @@ def _current_tool_call() -> str:
 def tool_call_of(tool: str, arguments: Mapping[str, Any]) -> str:
     """Return the name of a call: the tool, and a digest of the arguments and of the call around it.
 
-    A model that is asked again after a restart may order its calls otherwise, and endpoints give them other ids; so a
-    call is known by its content.
+    Code that is repeated after a restart may order its calls otherwise, and endpoints give them other ids; so a call is
+    known by its content.
     """
     text = json.dumps([_current_call.get(), tool, dict(arguments)], sort_keys=True, default=str)
-    return f"{tool} {hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
+    return f"{tool}:{hashlib.sha256(text.encode(errors='replace')).hexdigest()[:16]}"
 
 
 def model_of_tool_call() -> object:

@@ -56,6 +56,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
         ports: For each operator, by the id of a predecessor, the ports from which edges lead to it; edges without ports
             are left out.
         inputs: Named values of the job.
+        started_by: What started the run, as in `Job.started_by`.
     """
 
     workflow: str
@@ -66,6 +67,7 @@ class RunStarted(Event, frozen=True, kw_only=True):
     engine: str = ""
     ports: Mapping[str, Mapping[str, tuple[str, ...]]] = {}
     inputs: Mapping[str, Any] = {}
+    started_by: str = ""
 
 
 class RunFinished(Event, frozen=True, kw_only=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import hashlib
+import json
 import logging
 import os
 import re
@@ -15,7 +16,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic, Literal, Protocol, Typ
 from urllib.parse import urlsplit
 from weakref import WeakKeyDictionary, finalize, ref
 
-from pydantic import Field, JsonValue, PrivateAttr
+from pydantic import Field, JsonValue, PrivateAttr, TypeAdapter
 
 from operad.runtime.events import (
     ModelAnswered,
@@ -28,6 +29,7 @@ from operad.runtime.events import (
     emit,
     heard,
 )
+from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.models.addresses import is_loopback, one_line
 from operad.runtime.models.chat_completions import ChatCompletions
 from operad.runtime.models.endpoint import Endpoint
@@ -54,6 +56,8 @@ if TYPE_CHECKING:
 
 
 M = TypeVar("M")
+
+_TURN = TypeAdapter(Completion)
 
 
 Api = Literal["chat-completions", "responses"]
@@ -333,43 +337,60 @@ class Model(Endpoint):
         output: AnswerSchema | None,
         settings: ModelSettings,
     ) -> Completion:
-        """Return the model's next turn; see `complete`. This model is settled."""
-        async with self._admitted(connection) as limiters:
-            call_id = new_id() if heard() else ""
+        """Return the model's next turn; see `complete`. This model is settled.
+
+        In a durable run, a turn that an ended process received is not requested again.
+        """
+        call_id = new_id() if heard() else ""
+
+        def emit_asked() -> None:
             if call_id:
                 names = tuple(tool.name for tool in tools)
                 shown, provider = shown_messages(messages), connection.located.provider
                 emit(ModelAsked(call_id=call_id, model=self.name, messages=shown, tools=names, provider=provider))
-            accepted, dropped = self.profile.accepted(settings.over(self.settings))
-            ask = partial(
-                connection.chat.stream,
-                messages,
-                tools=tools,
-                tool_choice=tool_choice,
-                output=output,
-                settings=accepted,
+
+        part = await part_of_work(partial(self._name_of_turn, messages, tools, tool_choice, output, settings), _TURN)
+        completion = part.value
+        if completion is None:
+            async with self._admitted(connection) as limiters:
+                emit_asked()
+                accepted, dropped = self.profile.accepted(settings.over(self.settings))
+                ask = partial(
+                    connection.chat.stream,
+                    messages,
+                    tools=tools,
+                    tool_choice=tool_choice,
+                    output=output,
+                    settings=accepted,
+                )
+                try:
+                    completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
+                except Exception as error:
+                    text, internal = describe(error), internal_text(error)
+                    emit(ModelFailed(call_id=call_id, model=self.name, error=text, internal=internal))
+                    raise
+                await spend(limiters, completion.usage.tokens)
+            completion = replace(completion, dropped=(*dropped, *completion.dropped))
+            await part.keep(completion)
+        with part.told():
+            if part.value is not None:
+                emit_asked()
+                if completion.text:
+                    emit(TokenStreamed(text=completion.text))
+            if completion.dropped:
+                emit(SettingsDropped(model=self.name, settings=completion.dropped))
+            calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
+            emit(
+                ModelAnswered(
+                    model=self.name,
+                    usage=completion.usage,
+                    call_id=call_id,
+                    text=completion.text,
+                    tool_calls=calls,
+                    finish_reason=completion.finish_reason,
+                    thinking=completion.message.thinking,
+                )
             )
-            try:
-                completion = await self._within_total_timeout(self._request_turn(connection, ask, call_id))
-            except Exception as error:
-                text, internal = describe(error), internal_text(error)
-                emit(ModelFailed(call_id=call_id, model=self.name, error=text, internal=internal))
-                raise
-            await spend(limiters, completion.usage.tokens)
-        if dropped := (*dropped, *completion.dropped):
-            emit(SettingsDropped(model=self.name, settings=dropped))
-        calls = tuple({"name": call.name, "arguments": call.arguments} for call in completion.tool_calls)
-        emit(
-            ModelAnswered(
-                model=self.name,
-                usage=completion.usage,
-                call_id=call_id,
-                text=completion.text,
-                tool_calls=calls,
-                finish_reason=completion.finish_reason,
-                thinking=completion.message.thinking,
-            )
-        )
         if completion.finish_reason == "filter":
             raise RequestError(
                 f"{self.describe()}: its content filter stopped the answer after {len(completion.text):,} characters; "
@@ -381,6 +402,23 @@ class Model(Endpoint):
                 f"{self.describe()}: the model refuses to answer: {refusal}; change the prompt", refusal=refusal
             )
         return completion
+
+    def _name_of_turn(
+        self,
+        messages: Sequence[Message],
+        tools: Sequence[Tool],
+        tool_choice: ToolChoice,
+        output: AnswerSchema | None,
+        settings: ModelSettings,
+    ) -> str:
+        """Return the name of a turn as a part of an operator's work: a digest of the model and of all that it is given."""
+        described = [(tool.name, tool.description, tool.parameters) for tool in tools]
+        asked = output.asked.text if output else ""
+        given = [self.name, described, tool_choice, asked, settings.model_dump(mode="json")]
+        digest = hashlib.sha256(json.dumps(given, sort_keys=True, default=str).encode(errors="replace"))
+        for message in messages:
+            digest.update(message.model_dump_json().encode(errors="replace"))
+        return numbered(f"turn:{digest.hexdigest()[:32]}")
 
     async def _request_turn(
         self, connection: Connection[Any], ask: Callable[[], AsyncGenerator[Delta | Completion, None]], call_id: str

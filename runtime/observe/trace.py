@@ -270,6 +270,8 @@ class Trace:
         root = self._begin(("run",), None, "run", event, event.workflow)
         if self.inputs:
             root.details["inputs"] = self.inputs
+        if event.started_by:
+            root.details["started_by"] = event.started_by
         return [root]
 
     def _run_ended(self, event: Event, state: State, usage: Usage, **details: object) -> Sequence[Span]:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic import TypeAdapter
+
 from operad.runtime.events import (
     AnswerRejected,
     ConversationShortened,
@@ -20,6 +22,7 @@ from operad.runtime.events import (
     emit,
 )
 from operad.runtime.events.interrupts import in_tool_call, is_cancelled, tool_call_of
+from operad.runtime.events.journal import numbered, part_of_work
 from operad.runtime.events.run_context import lacks_deps
 from operad.runtime.models.messages import Blob, Message, Text, ToolCall, ToolResult
 from operad.runtime.models.model import Model
@@ -93,6 +96,26 @@ class Form:
         if self.check:
             self.check(answer)
         return answer
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """Return of a call of a tool.
+
+    Attributes:
+        text: Whole text of the result, or of the error.
+        files: Images and documents that are shown to the model.
+        failed: True for an error.
+        internal: See `internal_text`.
+    """
+
+    text: str
+    files: Sequence[Blob] = ()
+    failed: bool = False
+    internal: str = ""
+
+
+_RETURNED = TypeAdapter(Returned)
 
 
 class Conversation:
@@ -343,39 +366,64 @@ class Conversation:
         )
 
     async def _call(self, call: ToolCall) -> ToolResult:
-        """Call a tool and return its result; an error becomes a result, so that the model can react to it."""
+        """Call a tool and return its result; an error becomes a result, so that the model can react to it.
+
+        In a durable run, a call whose result an ended process has kept is not made again.
+        """
         began = time.perf_counter()
         arguments: dict[str, Any] = {}
-        failed, internal, files = True, "", list[Blob]()
+        fault: ToolError | None = None
         try:
-            try:
-                arguments = _parse_arguments(call)
-            finally:
-                emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
-            with in_tool_call(tool_call_of(call.name, arguments), self.model):
-                value = await self._tool_result(call.name, arguments)
+            arguments = _parse_arguments(call)
+        except ToolError as error:
+            fault = error
+        place = numbered(tool_call_of(call.name, arguments))
+        part = await part_of_work(lambda: place, _RETURNED)
+        with part.told():
+            emit(ToolCalled(call_id=call.id, tool=call.name, arguments=arguments))
+        returned = part.value
+        if returned is None:
+            with in_tool_call(place, self.model):
+                returned = await self._returned(call.name, arguments, fault)
+            if call.name != self._results.tool.name:  # which reads what is kept anyway
+                await part.keep(returned)
+        if len(returned.text) > MAX_RESULT:
+            self._offer_rest()
+        result = self._results.enter(call.id, returned.text)
+        seconds = time.perf_counter() - began
+        with part.told():
+            emit(
+                ToolReturned(
+                    call_id=call.id,
+                    tool=call.name,
+                    result=result,
+                    failed=returned.failed,
+                    seconds=seconds,
+                    internal=returned.internal,
+                )
+            )
+        content = (Text(text=result), *returned.files)
+        return ToolResult(id=call.id, name=call.name, content=content, error=returned.failed)
+
+    async def _returned(self, name: str, arguments: Mapping[str, Any], fault: ToolError | None) -> Returned:
+        """Return what a tool returns, or the fault of its arguments or of itself."""
+        try:
+            if fault is not None:
+                raise fault
+            value = await self._tool_result(name, arguments)
             # without a result, a word, because ``null`` could be a result as well
             text, blobs = told("(done)" if value is None else value)
             files, note = self._attached(blobs)
-            result, failed = text + note, False
+            return Returned(text + note, files)
         except (Exception, SystemExit) as error:
             if lacks_deps(error):  # a fault of the caller, which the model cannot mend
                 raise
-            result, internal = _error_texts(error)
+            text, internal = _error_texts(error)
         except asyncio.CancelledError as error:
             if is_cancelled():
                 raise
-            result, internal = _error_texts(error)
-        if len(result) > MAX_RESULT:
-            self._offer_rest()
-        result = self._results.enter(call.id, result)
-        seconds = time.perf_counter() - began
-        emit(
-            ToolReturned(
-                call_id=call.id, tool=call.name, result=result, failed=failed, seconds=seconds, internal=internal
-            )
-        )
-        return ToolResult(id=call.id, name=call.name, content=(Text(text=result), *files), error=failed)
+            text, internal = _error_texts(error)
+        return Returned(text, failed=True, internal=internal)
 
     def _attached(self, blobs: Blobs) -> tuple[list[Blob], str]:
         """Return the images and documents of a tool's result that the model takes, and a note if it does not take all."""

@@ -35,7 +35,7 @@ def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> Wo
     """
     returned = f"{who} returned " if who else ""
     try:
-        plain = value if isinstance(value, str) else to_jsonable_python(value, by_alias=True)
+        plain = value if isinstance(value, str) else to_jsonable_python(value, by_alias=True, fallback=_of_numpy)
         message = _of_json(plain)
     except (ValueError, RecursionError) as error:  # circular, too deep, or a number of too many digits
         wanted = "text, a pydantic model, JSON values, Take(port, value) or a WorkflowMessage"
@@ -58,6 +58,18 @@ def message_of(value: Any, output: Output[Any] = ANY_VALUE, who: str = "") -> Wo
     if loss is not None:
         raise InputError(f"{returned}{short_repr(value)}, which would not arrive as it is: {loss}")
     return message
+
+
+def _of_numpy(value: Any) -> Any:
+    """Return a number of numpy as Python's own, which equals it.
+
+    Raises:
+        ValueError: It is something else.
+    """
+    if getattr(value, "ndim", None) == 0 and is_equal(value, number := value.item()):
+        return number
+    advice = "; value.tolist() has one" if hasattr(value, "tolist") else ""
+    raise ValueError(f"values of type {type(value).__name__} have none{advice}")
 
 
 def _of_json(plain: Any) -> WorkflowMessage:

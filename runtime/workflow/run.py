@@ -243,7 +243,7 @@ class Run:
         """
         self._state = replace(self._state, number=rounds)
         self._best_messages = [messages.get(node_id) for node_id in self._plan.ids]
-        self._write(events.RunStarted(goal=self.job.goal, inputs=self.job.inputs, **self.build.event_fields))
+        self._write(self._started)
         self._write(events.RunFinished(message=message, seconds=0.0, rounds=rounds))
 
     def replace_deps(self, deps: object) -> None:
@@ -279,11 +279,16 @@ class Run:
         if self.outer is None or self.log is not self.outer.run.log:
             self.log.write(event, self._prefix, round=round, only_here=True)
 
+    @property
+    def _started(self) -> events.RunStarted:
+        job = self.job
+        return events.RunStarted(goal=job.goal, inputs=job.inputs, started_by=job.started_by, **self.build.event_fields)
+
     def _begin(self) -> None:
         """Write the first event of the run; a run inside an operator marks that operator as waiting."""
         self._in_progress.add(self)
         if self.log.heard:
-            self._write(events.RunStarted(goal=self.job.goal, inputs=self.job.inputs, **self.build.event_fields))
+            self._write(self._started)
         outer = self.outer
         if outer is not None:
             outer.begin_waiting()

@@ -72,6 +72,7 @@ EXAMPLES = [
             instructions={"a": "Do."},
             engine="dbgpt",
             inputs={"city": "Oslo"},
+            started_by="webhook",
         ),
         {
             "workflow": "w",
@@ -82,6 +83,7 @@ EXAMPLES = [
             "engine": "dbgpt",
             "ports": {},
             "inputs": {"city": "Oslo"},
+            "started_by": "webhook",
         },
     ),
     (

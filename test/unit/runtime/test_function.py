@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Annotated, Any, Literal
 
+import numpy as np
 import pytest
 from pydantic import BaseModel, Field, computed_field, model_validator
 from typing_extensions import TypedDict
@@ -541,6 +542,11 @@ RETURNED = {
     "a dict": ({"n": 1}, '{"n": 1}', {"n": 1}),
     "a list": ([1, 2], "[1, 2]", {"output": [1, 2]}),
     "a number": (3, "3", {"output": 3}),
+    "numbers of numpy": (
+        {"n": np.int64(3), "all": [np.bool_(True), np.float32(0.5)]},
+        '{"n": 3, "all": [true, 0.5]}',
+        {"n": 3, "all": [True, 0.5]},
+    ),
     "nothing": (None, "", {"output": None}),
     "a message": (WorkflowMessage(scratchpad="s", outputs={"a": 1}), "s", {"a": 1}),
 }
@@ -554,7 +560,7 @@ async def test_what_a_function_returns_becomes_a_message(kind):
 
 
 async def test_a_value_without_a_json_form_is_an_error_that_says_what_to_return():
-    told = "'a' returned an instance of object, which has no JSON form: Unable to .* <class 'object'>; return text, a pydantic"
+    told = "'a' returned an instance of object, which has no JSON form: .* type object .*; return text, a pydantic"
     with pytest.raises(OperatorError, match=told):
         await run(operator(id="a")(lambda: object()))
 

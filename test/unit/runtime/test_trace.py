@@ -369,3 +369,9 @@ def test_the_rest_of_a_file_that_is_gone_is_an_error_that_names_the_file(tmp_pat
     file.path.unlink()
     with pytest.raises(InputError, match=r"run\.jsonl: cannot be read: No such file"):
         _ = file.rest
+
+
+def test_the_run_says_what_started_it():
+    trace = Trace.of([events.RunStarted(workflow="w", goal="g", operators={}, started_by="webhook")])
+    assert trace.root is not None
+    assert trace.root.details["started_by"] == "webhook"

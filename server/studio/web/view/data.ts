@@ -102,6 +102,7 @@ export interface About extends Verdict {
   inputs?: Record<string, unknown>;
   error?: string;
   reason?: string;
+  started_by?: string;
   item?: unknown;
   message?: Message;
   tasks?: Task[];

@@ -126,6 +126,7 @@ export class Panel {
       ...of("question").map((each) => this.question(each, told[each.id] ?? {})),
       this.section("Error", over && about.error && this.error(about.error), over && this.causes(span)),
       this.section("Skipped", about.reason && text(about.reason)),
+      this.section("Started by", about.started_by && text(about.started_by)),
       this.section("Goal", span.kind === "run" && run.goal && rich(run.goal)),
       this.section("Inputs", span.kind === "run" && about.inputs && cell(about.inputs)),
       this.section("Input", about.item !== undefined && cell(pretty(about.item))),
@@ -385,7 +386,7 @@ export class Panel {
     const open = isOpen(span, Infinity) && !app.run.ended;
     const form = about.schema ? make("details.step", {}, make("summary", { textContent: "form of the answer" }), text(about.schema, "code")) : null;
     const told = make("p.bad", { role: "alert" });
-    const box = make("div.question", {}, make("h3", {}, icon("asking"), open ? " Asks you" : " Asked"), rich(about.question ?? ""), form);
+    const box = make("div.question", {}, make("h3", {}, icon("asking"), open ? (app.may("answer") ? " Asks you" : " Asks a person") : " Asked"), rich(about.question ?? ""), form);
     box.dataset["span"] = String(span.id);
     if (!this.isKnown(span)) box.append(make("p.soft", { textContent: "not answered at this time" }));
     else if (!open) box.append(make("p.soft", { textContent: span.state === "done" ? `answered after ${duration((span.end ?? span.start) - span.start)}${about.by ? ` by ${about.by}` : ""}` : "never answered" }));
