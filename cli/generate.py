@@ -433,14 +433,22 @@ def _print_result(
         write_file(STDOUT, output_file.data(design.graph))
     for line in listener.lines() if explain and not as_json else ():
         say(console, line)
-    for issue in lost:
-        say(console, issue_line(placed(issue, written or ""), written or ""))
+    _print_issues(lost, written, console)
+    if design.accepted:
+        _print_issues(wanted.check(design.graph), written, console, "issues that were there before, and remain:")
     for needed in cast("Sequence[Any]", design.message.outputs.get("files", ())):
         say(console, f"needed: {needed}")
     if not as_json:
         _print_remarks(design, listener, console)
     if not design.accepted:
         _print_findings(design, console)
+
+
+def _print_issues(issues: Sequence[Issue], written: str | None, console: Console, head: str = "") -> None:
+    if head and issues:
+        say(console, f"{head} {len(issues)}")
+    for issue in issues:
+        say(console, issue_line(placed(issue, written or ""), written or ""))
 
 
 def _print_changes(design: Design, console: Console) -> None:

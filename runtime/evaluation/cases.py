@@ -259,11 +259,7 @@ class Dataset(Value):
                 case = Case.model_validate(_with_files(item, folder))
             except ValidationError as error:
                 issues += [
-                    Issue(
-                        "value",
-                        f"{'.'.join(map(str, each['loc'])) or 'the case'}: {each['msg']}",
-                        document.where(place),
-                    )
+                    _issue(each, document.where((*place, *each["loc"][:1]) if each["loc"] else place))
                     for each in error.errors()
                 ]
                 continue
@@ -283,6 +279,14 @@ class Dataset(Value):
 
 CasesLike = Dataset | Sequence[Case | Mapping[str, Any]] | str | Path
 """Cases as callers give them: a `Dataset`, a list of cases, or the path of a file."""
+
+
+def _issue(error: Any, where: str) -> Issue:
+    """Return an error of a case as an issue."""
+    path = ".".join(map(str, error["loc"]))
+    if error["type"] == "extra_forbidden" and len(error["loc"]) == 1:
+        return Issue("unknown-key", f"a case has no {path!r}{did_you_mean(path, Case.model_fields)}", where)
+    return Issue("value", f"{path or 'the case'}: {error['msg']}", where)
 
 
 def _with_files(item: Any, folder: Path) -> Any:

@@ -46,6 +46,19 @@ def asking(operators: Iterable[BaseOperator]) -> Iterator[BaseOperator]:
                 to_visit += [*graph.operators.values(), *graph.evaluators]
 
 
+def ids_inside(operator: BaseOperator) -> set[str]:
+    """Return the ids of all operators in the workflows that an operator runs."""
+    ids, to_visit, seen = set[str](), [operator], set[int]()
+    while to_visit:
+        for inner in to_visit.pop().runs_workflows or ():
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                operators = inner.graph().operators
+                ids |= operators.keys()
+                to_visit += operators.values()
+    return ids
+
+
 @dataclass(frozen=True, slots=True)
 class WorkflowGraph:
     """Frozen graph of a workflow: its operators, edges and evaluators.

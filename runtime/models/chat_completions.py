@@ -7,12 +7,12 @@ import json
 from abc import ABC, abstractmethod
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 from urllib.parse import urlsplit
 
 from operad.runtime.models.addresses import one_line
 from operad.runtime.models.chat_stream import ChatStream
-from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, asked_stream, events_of
+from operad.runtime.models.endpoint import OPENAI_URL, Endpoint, asked_stream, events_of, failure_of
 from operad.runtime.models.messages import Blob, Message, Text, Thinking, ToolCall, ToolResult, own_data
 from operad.runtime.models.settings import NO_SETTINGS, ModelSettings
 from operad.runtime.models.thinking_tags import closing
@@ -114,7 +114,7 @@ class ChatProtocol(ABC):
         endpoint = self._endpoint
         if not turn.began:
             raise endpoint.protocol_error("its answer holds no choices")
-        if turn.finish == "error" or not turn.finish:
+        if turn.finish_reason == "error" or not turn.finish:
             raise ModelError(
                 f"{endpoint.describe()} broke off its answer after {turn.text_size:,} characters; try again",
                 transient=True,
@@ -138,6 +138,8 @@ class ChatCompletions(ChatProtocol):
         stream = await asked_stream(self._endpoint, self._client, "/chat/completions", body)
         async with aclosing(events_of(self._endpoint, self._client, stream, "choices")) as chunks:
             async for chunk in chunks:
+                if isinstance(chunk, dict) and "choices" not in chunk and "message" in chunk:  # an error, as of vLLM
+                    raise failure_of(self._endpoint, cast("dict[str, Any]", chunk), self._client.api_key)
                 yield chunk
 
 

@@ -19,16 +19,27 @@ MOST_TOKENS = 10**12
 """Maximum number of tokens that an endpoint may report for one turn."""
 
 _FINISHES: Mapping[str, FinishReason] = {
-    "length": "length",
-    "max_tokens": "length",
-    "model_length": "length",
-    "tool_calls": "tools",
-    "function_call": "tools",
-    "content_filter": "filter",
-    "safety": "filter",
-    "error": "error",
+    **dict.fromkeys(
+        ("length", "max_tokens", "max_output_tokens", "model_length", "model_context_window_exceeded"), "length"
+    ),
+    **dict.fromkeys(("tool_calls", "function_call"), "tools"),
+    **dict.fromkeys(
+        ("content_filter", "safety", "sensitive", "recitation", "prohibited_content", "blocklist", "spii"), "filter"
+    ),
+    "refusal": "refusal",
+    **dict.fromkeys(  # of DeepSeek, Zhipu, vLLM and Google
+        (
+            "error",
+            "insufficient_system_resource",
+            "network_error",
+            "abort",
+            "function_call_filter",
+            "malformed_function_call",
+        ),
+        "error",
+    ),
 }
-"""Reason by the protocol's word for it; other words, such as ``eos`` and ``end_turn``, are a regular end."""
+"""Reason by a vendor's word for it; other words, such as ``eos`` and ``end_turn``, are a regular end."""
 
 _THINKING_FIELDS = ("reasoning_content", "reasoning")
 """Fields of a delta with the text of reasoning: of DeepSeek and most servers, and of OpenRouter and Groq."""
@@ -139,14 +150,15 @@ class ChatStream:
         body = cast("Any", chunk if isinstance(chunk, dict) else {})
         if usage := body.get("usage"):
             self.usage = _usage_in(usage)
-        choices = body.get("choices")
+        choices = [each for each in body.get("choices") or () if not each.get("index")]  # others are for `n` above 1
         if not choices:
             return
         self.began = True
         self.model = whole(str(body.get("model") or "")) or self.model
         self.finish = whole("" + (choices[0].get("finish_reason") or "")) or self.finish
         delta: Any = choices[0].get("delta") or {}
-        for part in delta.get("tool_calls") or ():
+        called = delta.get("function_call")  # of servers with the protocol of 2023
+        for part in delta.get("tool_calls") or ([{"index": 0, "function": called}] if called else ()):
             yield from self._add_call(part)
         self._refusal_parts.append(cast("str", delta.get("refusal") or ""))
         for name in delta.keys() - _KNOWN_FIELDS:

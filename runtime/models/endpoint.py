@@ -10,7 +10,7 @@ import random
 import re
 import time
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import cache, partial
 from importlib import import_module
@@ -587,7 +587,7 @@ async def events_of(
                 is_empty = False
                 yield event
         if is_empty:
-            raise _no_stream_error(endpoint, without_key(beginning(stream.response), client.api_key), content)
+            raise _no_stream_error(endpoint, beginning(stream.response), content, client.api_key)
     except ModelError:
         raise
     except (ValueError, RecursionError) as error:
@@ -595,18 +595,19 @@ async def events_of(
     except Exception as error:
         failure = endpoint.broken_off_error(error, client.api_key)  # removes the key
         sent: Any = getattr(error, "body", None)  # of an error that the endpoint sent as an event
-        if isinstance(sent, Mapping):
-            failure = failure_of(endpoint, cast("Mapping[str, Any]", sent), client.api_key)
+        if sent is not None:
+            failure = failure_of(endpoint, sent, client.api_key)
         raise failure from error
 
 
-def failure_of(endpoint: Endpoint, error: Mapping[str, Any], key: str) -> ModelError:
+def failure_of(endpoint: Endpoint, sent: object, key: str) -> ModelError:
     """Return the error for an answer that the endpoint ended with an error, by its `code` and `message`.
 
     Args:
-        error: The error, as the endpoint sent it.
+        sent: The error, as the endpoint sent it: an object, or its message alone.
         key: API key of the request, which is removed.
     """
+    error = cast("Mapping[str, Any]", sent if isinstance(sent, Mapping) else {"message": sent})
     model, code = endpoint.describe(), str(error.get("code") or "")
     message = one_line(without_key(str(error.get("message") or code), key))
     if is_too_long(error, message):
@@ -626,8 +627,12 @@ _FAULT_OF_REQUEST = re.compile("invalid|image|unsupported")
 """Codes of errors for which the request is at fault."""
 
 
-def _no_stream_error(endpoint: Endpoint, text: str, content: str) -> ModelError:
+def _no_stream_error(endpoint: Endpoint, sent: str, content: str, key: str) -> ModelError:
     """Return the error for an answer that is not a stream of events."""
+    with suppress(ValueError, RecursionError, LookupError, TypeError):
+        if (error := json.loads(sent)["error"])["message"]:  # LM Studio sends a text, if the address lacks /v1
+            return failure_of(endpoint, error, key)
+    text = without_key(sent, key)
     if page := described_page(text):
         return endpoint.protocol_error(f"it answered with {page}")
     if not text.startswith("{"):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import codecs
+import json
 import re
 from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
 from contextlib import aclosing
@@ -210,7 +211,10 @@ def _parts_of(item: Mapping[str, Any]) -> Iterator[Part]:
             yield Text(text=answer)
     elif kind == "function_call":
         call_id = item.get("call_id") or item.get("id") or "call"
-        yield ToolCall(id=whole(str(call_id)), name=whole(item["name"]), arguments=whole(item.get("arguments") or ""))
+        arguments = item.get("arguments") or ""
+        if not isinstance(arguments, str):
+            arguments = json.dumps(arguments, ensure_ascii=False)
+        yield ToolCall(id=whole(str(call_id)), name=whole(item["name"]), arguments=whole(arguments))
     else:
         yield Opaque(shown=whole(kind or ""))
 

@@ -37,8 +37,10 @@ from operad.runtime.values.blob import Blobs
 from operad.runtime.values.errors import (
     AnswerError,
     MaxTurnsError,
+    OperadError,
     PromptTooLongError,
     ToolError,
+    describe,
     did_you_mean,
     internal_text,
 )
@@ -488,10 +490,8 @@ def _refuse_constant(word: str) -> Any:
 
 def _error_texts(error: BaseException) -> tuple[str, str]:
     """Return an error of a tool as text for a model, and its `internal_text`."""
-    try:
-        return f"{type(error).__name__}: {error}", internal_text(error)
-    except Exception:  # noqa: BLE001 - `__str__` of a user's class may raise anything
-        return f"{type(error).__name__}, whose text cannot be read", ""
+    text = describe(error)
+    return f"{type(error).__name__}: {text}" if isinstance(error, OperadError) else text, internal_text(error)
 
 
 async def _concurrently(*calls: Any) -> list[ToolResult]:

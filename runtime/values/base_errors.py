@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from operad.runtime.values.error_copies import copied, reduced
 
@@ -105,6 +105,10 @@ class AnswerError(OperadError):
     """
 
 
+_MOST_OF_A_GROUP = 8
+"""Maximum number of errors of a group that its description has."""
+
+
 class OtherError(OperadError):
     """Description of an exception that is none of Operad's own and cannot be pickled, as a cause in another process."""
 
@@ -114,10 +118,21 @@ def _described(error: BaseException) -> OperadError:
 
 
 def describe(error: BaseException) -> str:
-    """Return an error as text: Operad's errors by their message, other errors by type and message."""
+    """Return an error as text: Operad's errors by their message, other errors by type and message.
+
+    A group, as `asyncio.TaskGroup` raises it, is described with the errors in it.
+    """
+    kind = type(error).__name__
+    try:
+        text = str(error)
+    except Exception:  # noqa: BLE001 - `__str__` of a user's class may raise anything
+        return f"{kind}, whose text cannot be read"
     if isinstance(error, OperadError):
-        return str(error)
-    return f"{type(error).__name__}: {error}" if str(error) else type(error).__name__
+        return text
+    if isinstance(error, BaseExceptionGroup):
+        inner = cast("BaseExceptionGroup[BaseException]", error).exceptions
+        text += f": {'; '.join(map(describe, inner[:_MOST_OF_A_GROUP]))}"
+    return f"{kind}: {text}" if text else kind
 
 
 def shorten(names: Sequence[str], most: int = 8) -> str:

@@ -199,7 +199,8 @@ def internal_text(error: BaseException) -> str:
     The text is for the people who run the program, as it may name addresses, paths or keys.
     """
     cause = internal_cause(error)
-    return describe(cause) if cause is not None and str(cause) else ""
+    text = "" if cause is None else describe(cause)
+    return text if text != type(cause).__name__ else ""
 
 
 class OperatorTimeoutError(OperadError, TimeoutError):

@@ -144,6 +144,8 @@ class FileDescriptor(BaseModel):
 
 def conversion(data: bytes) -> str:
     """Return the advice how to convert text that is not UTF-8."""
+    if data.startswith(b"%PDF-"):
+        return "it is a PDF, and a text file is needed"
     if b"\0" in data and not data.startswith(_UTF_16):
         return "it is binary, and a text file is needed"
     encoding = "UTF-16" if data.startswith(_UTF_16) else "LATIN1"

@@ -57,13 +57,20 @@ def plain(value: Any, blobs: Blobs | None = None) -> Any:
     found = None if blobs is None else Blobs()
     with suppress(ValueError):  # a circle, or a faulty serializer
         try:
-            made = to_jsonable_python(value, by_alias=True, fallback=str, context=cast("Any", found))
+            made = to_jsonable_python(value, by_alias=True, fallback=_of_library, context=cast("Any", found))
         except UnicodeDecodeError:
             made = _described(TypeAdapter(Any).dump_python(value, by_alias=True, warnings=False))
         if blobs is not None:
             blobs += found or ()
         return made
     return str(value)
+
+
+def _of_library(value: Any) -> Any:
+    """Return a number or an array of numpy, or a table of pandas, as plain values; other objects as `str`."""
+    if hasattr(value, "to_dict") and hasattr(value, "columns"):
+        return value.to_dict(orient="records")
+    return value.tolist() if hasattr(value, "tolist") else str(value)
 
 
 def _described(value: Any) -> Any:

@@ -178,6 +178,8 @@ class AnswerSchema:
         """Return the value of an answer to `asked`, or of an answer without the enclosing object; see `validate`."""
         if not self.is_enclosed:
             return self.validate(text, repair=repair)
+        with suppress(SchemaMismatch):  # first, because the object may itself fit, as for any value
+            return self.asked.validate(text, repair=False)["answer"]
         with suppress(SchemaMismatch):
             return self.validate(text, repair=False)
         try:

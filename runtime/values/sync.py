@@ -13,7 +13,7 @@ from contextlib import nullcontext, suppress
 from functools import partial
 from typing import Any, TypeVar, cast
 
-from operad.runtime.values.errors import RunningLoopError
+from operad.runtime.values.errors import OperadError, RunningLoopError
 from operad.runtime.values.forks import after_fork, leave_to_parent
 from operad.runtime.values.function_threads import current_call
 
@@ -70,7 +70,9 @@ def run_sync(start: Callable[[], Coroutine[Any, Any, T]], instead: str) -> T:
             with suppress(CancelledError, Exception):  # its error is not raised, but KeyboardInterrupt
                 future.result()
             raise
-        except CancelledError:
+        except CancelledError as error:
+            if isinstance(error, OperadError):  # an operator raised one
+                raise
             raise CancelledError("the run was cancelled by another call, or its ledger was closed") from None
         finally:
             tasks.clear()

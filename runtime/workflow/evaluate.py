@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 import re
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
@@ -71,6 +72,8 @@ AT_ONCE = 8
 
 CHECKS = "checks"
 """Name of the result of a case's own checks."""
+
+_logger = logging.getLogger(__name__)
 
 _NAMES = ("output", "expected", "inputs", "metadata", "result", "job")
 """Names of the parameters of an evaluator in code that do not stand for operators."""
@@ -157,6 +160,8 @@ async def evaluate(
         for each in _listed(evaluators, dataset)
     ]
     _check(judges, subject, dataset)
+    for told in _unjudged(judges, subject, dataset):
+        _logger.warning("%s", told)
     runs = {f"{case.name}#{number}": (case, number) for case in dataset for number in range(1, repeat + 1)}
     hashes = {key: sha256(to_json(case.as_dict())).hexdigest()[:16] for key, (case, _) in runs.items()}
     settings = {
@@ -212,6 +217,16 @@ def _check(judges: Sequence[Scorer | Judge], subject: Subject, dataset: Dataset)
     ]
     if issues:
         raise InvalidError(f"workflow {subject.name!r} cannot be evaluated", issues)
+
+
+def _unjudged(judges: Sequence[Scorer | Judge], subject: Subject, dataset: Dataset) -> Iterator[str]:
+    """Yield what is given in cases and compared with nothing, and cases that pass because they run."""
+    expecting = sum("expected" in case.model_fields_set for case in dataset)
+    if expecting and judges and not any(isinstance(each, Scorer) and each.compares for each in judges):
+        yield f"the expected output of {expecting} of {len(dataset)} cases is not compared; the evaluator `equals` compares it"
+    bare = [case.name for case in dataset if not (case.checks or "expected" in case.model_fields_set)]
+    if bare and not judges and not subject.graph.evaluators:
+        yield f"nothing judges {shorten(bare)}; each passes if it runs: give it `expected` or `checks`, or give evaluators"
 
 
 async def _run_case(
@@ -307,6 +322,11 @@ class Scorer:
     @property
     def _parameters(self) -> Sequence[inspect.Parameter]:
         return [*inspect.signature(self.function).parameters.values()]
+
+    @property
+    def compares(self) -> bool:
+        """True if the function is given the expected output."""
+        return any(each.name == "expected" for each in self._parameters)
 
     def issues(self) -> list[Issue]:
         """Return the issues of parameters that have no value."""

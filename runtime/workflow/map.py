@@ -242,7 +242,10 @@ class _Worst:
 
 
 def _item_error(error: Exception, index: int) -> ItemError:
-    first = next(link for link in causes(error) if not isinstance(link, OperatorError))
+    links = causes(error)  # an OperadError itself is that of an item of a map inside: see `_failure`
+    first = next(
+        (each for each in links if type(each) is not OperadError and not isinstance(each, OperatorError)), links[-1]
+    )
     return ItemError(index=index, error=describe(error), kind=type(first).__name__)
 
 

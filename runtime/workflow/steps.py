@@ -14,12 +14,12 @@ from operad.runtime.events import RunInProgress, Scope
 from operad.runtime.events.context import NO_INNER, Trace
 from operad.runtime.graph.build import Build, Node
 from operad.runtime.graph.call import OperatorCall
-from operad.runtime.graph.graph import END
+from operad.runtime.graph.graph import END, ids_inside
 from operad.runtime.graph.operator import started
 from operad.runtime.graph.schedule import Progress, Repeat, Skip, Taken
 from operad.runtime.reasoning.exchange import Rejection
 from operad.runtime.values.errors import BudgetError, OperatorError, SkippedError, describe, internal_text
-from operad.runtime.values.fault import Fault, lesson_of
+from operad.runtime.values.fault import Fault, blamed_by, lesson_of
 from operad.runtime.values.map_item import without_index
 from operad.runtime.values.message import NO_USAGE, Job, WorkflowMessage, WorkflowStatus
 from operad.runtime.values.step_record import StepRecord
@@ -28,6 +28,7 @@ from operad.runtime.workflow.records import Done, InnerRun, records_of, same_ans
 from operad.runtime.workflow.verdict import (
     NO_REPAIRS,
     Repairs,
+    around,
     fault_in,
     faults_of,
     is_retryable,
@@ -255,9 +256,33 @@ class NodeStates:
     def _end_message(self, node: int) -> WorkflowMessage:
         """Return the message of the end node: the joined verdicts, or the joined messages of the tails."""
         messages = self._inputs_from_parents(node)
-        if len(messages) == 1:
-            return messages[0]
-        return join_verdicts(messages) if self._build.graph.evaluators else joined_tails(messages, self._call.job)
+        if self._build.graph.evaluators:
+            return join_verdicts(messages)
+        return joined_tails([*map(self._seen_from_here, messages)], self._call.job)
+
+    def _blamable_from(self, node: int) -> set[str]:
+        """Return the ids by which a fault inside a node names operators of this workflow.
+
+        These are the node and those before it, without ids that operators inside of the node have, too.
+        """
+        before = self._plan.ancestors([node], among=range(self._build.end))
+        return {self._plan.ids[each] for each in before} - ids_inside(self._build.nodes[node].operator)
+
+    def _seen_from_here(self, message: WorkflowMessage) -> WorkflowMessage:
+        """Return the message of a last operator; faults inside of a nested workflow have their places in this one."""
+        if message.status is not WorkflowStatus.EXECUTION_ERROR:
+            return message
+        node = self._build.numbers[message.operator_id]
+        operator = self._build.nodes[node].operator
+        if operator.added not in (operator.runs_workflows or ()):  # no nested workflow; a leader names its parts
+            return message
+        known = self._blamable_from(node)
+        faults = tuple(
+            each
+            for fault in faults_of(message)
+            for each in ((fault,) if place_of(fault.place, known) else around((fault,), message.operator_id))
+        )
+        return message.changed(faults=faults, blame=blamed_by(faults)) if faults else message
 
     def _is_rejected(self, node: int) -> bool:
         """Return True if an evaluator for which this one waits has rejected the result."""
@@ -541,7 +566,7 @@ class Steps(NodeStates):
             title = self._build.nodes[node].operator.title
             raise OperatorError.of(name, scope.operator_id, scope.attempt, error, self._round, title) from error
         if self._affects_end({node}):
-            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._plan.ids)
+            self._faults[node] = verdict_of(error, scope.operator_id, self._call.job, self._blamable_from(node))
             self.by_error = self.by_error or fault is None
             _logger.info("%r of workflow %r failed and runs again: %s", scope.operator_id, name, describe(error))
         return self._after_fault(node, scope)
@@ -564,7 +589,7 @@ class Steps(NodeStates):
         self.results[node], self._traces[node] = message, scope.trace
         if scope.run.finished is not None:
             scope.run.finished["/".join(scope.path)] = message
-        known = self._plan.ids[: self._build.first_evaluator]
+        known = self._blamable_from(node)
         of_this = [fault for fault in faults_of(message) if place_of(fault.place, known)]
         self._faults[node] = rejection_of(message, scope.operator_id, of_this)
         self.is_final = self.is_final or not of_this

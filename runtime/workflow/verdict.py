@@ -67,8 +67,11 @@ def fault_in(error: BaseException) -> FaultError | None:
 def verdict_of(error: BaseException, operator_id: str, job: Job, known: Collection[str]) -> WorkflowMessage:
     """Return an operator's error as a verdict, which blames that operator, or the operators that a `FaultError` names.
 
-    A `FaultError` inside a nested workflow or a map may blame known operators of this workflow. If it blames none of
-    them, the nested workflow or the map is blamed.
+    A `FaultError` inside a nested workflow or a map may blame operators of this workflow. If it blames none of them, the
+    nested workflow or the map is blamed.
+
+    Args:
+        known: Ids by which an error inside of the operator names operators of this workflow.
     """
     fault = fault_in(error)
     who = operator_id if fault else f"{operator_id} failed"
@@ -128,7 +131,7 @@ def rejection_of(message: WorkflowMessage, operator_id: str, of_this: Sequence[F
     Args:
         of_this: Faults of operators of the workflow around it.
     """
-    faults = tuple(of_this) or _around(faults_of(message), operator_id)
+    faults = tuple(of_this) or around(faults_of(message), operator_id)
     return message.changed(
         scratchpad="",
         outputs={},
@@ -166,6 +169,7 @@ def joined_tails(tails: Sequence[WorkflowMessage], job: Job) -> WorkflowMessage:
         status=worst.status,
         evaluation=worst.evaluation,
         lesson=worst.lesson,
+        faults=worst.faults,
         outputs={message.operator_id: message.value for message in tails},
         blame=worst.blame,
         job_id=job.id,
@@ -293,7 +297,7 @@ def repairs_of(faults: Iterable[Fault], numbers: Mapping[str, int]) -> dict[int,
     return repairs
 
 
-def _around(faults: Iterable[Fault], step: str) -> tuple[Fault, ...]:
+def around(faults: Iterable[Fault], step: str) -> tuple[Fault, ...]:
     """Return faults inside of an operator, as seen from the workflow of that operator."""
     return tuple(
         fault.model_copy(update={"operator": f"{step}/{fault.place}".removesuffix("/"), "item": None})

@@ -217,6 +217,12 @@ def test_untouched_nodes_of_operads_yaml_stay_byte_for_byte(generate, stages):
     assert "Shorter" in after
 
 
+def test_issues_that_a_file_had_before_and_keeps_are_said(generate, stages):
+    Path("flow.yaml").write_bytes(normal("flow", YAML.replace("#1.name#", "#1.nome#").encode()))
+    _, _, err = generate(stages(**MORE), "Make it shorter.", "--continue", "flow.yaml", "-o", "flow.yaml")
+    assert "issues that were there before, and remain: 1" in err
+
+
 def test_a_file_that_keeps_its_instructions_is_continued_with_them(generate, stages, paper, made):
     made("flow.yaml")
     model = stages(paper[1])

@@ -39,6 +39,11 @@ def drawn_tree() -> dict[str, str]:
     return parents
 
 
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
+
+
 def test_the_tree_in_the_docstring_is_the_tree_of_classes():
     classes = {
         name: kind.__bases__[0].__name__
@@ -92,6 +97,12 @@ def test_an_operator_error_names_workflow_operator_attempt_and_cause():
         (ValueError("too small"), "ValueError: too small"),
         (TimeoutError(), "TimeoutError"),
         (KeyboardInterrupt(), "KeyboardInterrupt"),
+        (
+            ExceptionGroup("in a TaskGroup", [ValueError("a"), ExceptionGroup("inner", [KeyError("b")])]),
+            "ExceptionGroup: in a TaskGroup (2 sub-exceptions): ValueError: a; "
+            "ExceptionGroup: inner (1 sub-exception): KeyError: 'b'",
+        ),
+        (UnspeakableError(), "UnspeakableError, whose text cannot be read"),
     ],
 )
 def test_an_error_is_described_by_its_text_and_a_foreign_one_by_its_type_too(error, line):

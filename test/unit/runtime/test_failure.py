@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import pickle
 import random
 import socketserver
 import threading
@@ -45,6 +46,11 @@ AT_ONCE = 10.0
 """Seconds that an end may take on a busy machine; 0.1 is promised on an idle one."""
 
 RENDEZVOUS = 10.0
+
+
+class UnspeakableError(Exception):
+    def __str__(self) -> str:
+        raise RuntimeError("no text")
 
 
 def fail(error):
@@ -543,6 +549,17 @@ async def test_an_operator_that_says_it_was_cancelled_though_nobody_did_it_has_f
     workflow.add_operator(Echo("a", work))
     with pytest.raises(OperatorError, match="operator 'a' of workflow 'workflow' failed"):
         await workflow.aexecute(JOB, NOBODY)
+
+
+@pytest.mark.parametrize("kind", [CancelledError, UnspeakableError])
+def test_an_error_that_a_function_raises_is_one_of_its_operator_whatever_its_kind(kind):
+    async def work() -> str:
+        raise kind
+
+    with pytest.raises(OperatorError) as failed:
+        Workflow(work, name="w").run("x")
+    assert (failed.value.operator_id, type(failed.value.__cause__)) == ("work", kind)
+    assert type(pickle.loads(pickle.dumps(failed.value))) is type(failed.value)  # noqa: S301
 
 
 def test_a_call_without_a_loop_says_that_its_run_was_cancelled():

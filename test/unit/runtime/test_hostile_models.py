@@ -121,7 +121,11 @@ WHOLE = b'{"id": "1", "choices": [{"index": 0, "message": {"content": "hi"}, "fi
     ("body", "content_type", "said"),
     [
         (WHOLE, "application/json", "answered with plain JSON instead of a stream of events; the endpoint must take"),
-        (b'{"error": {"message": "no GPU"}}', "application/json", 'plain JSON: {"error": {"message": "no GPU"}};'),
+        (
+            b'{"error": "Unexpected endpoint"}',
+            "application/json",
+            'plain JSON: {"error": "Unexpected endpoint"}; check',
+        ),
         (
             b"<!DOCTYPE html><html><head><title>Sign &amp; in\nhere</title></head><body>x</body></html>",
             "text/html",

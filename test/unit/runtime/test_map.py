@@ -517,6 +517,12 @@ async def test_or_an_error_kept_in_its_place(chain: New) -> None:
     assert len(message.parts) == 2
 
 
+async def test_the_kind_of_a_kept_error_is_that_of_the_original_also_from_a_map_in_the_map(chain: New) -> None:
+    inner = Map("inner", raising("b", ValueError("bad b")), over="item")
+    message = await run(chain(Map("each", inner, over="xs", on_error="keep")), xs=[["a"], ["b"]])
+    assert [each.kind for each in message.outputs["items"] if isinstance(each, ItemError)] == ["ValueError"]
+
+
 @pytest.mark.parametrize(("on_error", "items"), [("skip", 0), ("keep", 2)])
 async def test_all_items_may_fail(chain: New, on_error: Any, items: int) -> None:
     async def fail(heard: Heard) -> str:

@@ -256,7 +256,7 @@ FAILURES = [
         )
         for junk, cause in [
             (b'"choices": "abc"', "AttributeError"),
-            (b'"choices": {"0": 1}', "KeyError"),
+            (b'"choices": {"0": 1}', "AttributeError"),
             (b'"choices": [{"delta": {"content": 5}}]', "TypeError"),
             (b'"choices": [{"delta": {"tool_calls": [{"index": 0, "function": {"name": 5}}]}}]', "TypeError"),
             (b'"choices": [{"delta": {}, "finish_reason": 5}]', "TypeError"),

@@ -1318,6 +1318,49 @@ async def test_an_id_unknown_to_the_outer_workflow_makes_it_blame_the_nested_wor
     assert len(outer.get_operator("a").calls) == 1
 
 
+@pytest.mark.parametrize("kind", [None, Map])
+async def test_an_id_of_the_nested_workflow_is_not_taken_for_the_same_id_around_it(engine, kind):
+    a = Do("a", lambda call: WorkflowMessage(scratchpad="figs", outputs={"things": ["figs"]}))
+    inner = failing("a", FaultError("odd", lesson="Be even.", blame=["a"]))
+    outer = engine(max_rounds=2)
+    outer.add_operator(a)
+    outer.add_operator(around(engine, inner, kind=kind), [a])
+    await outer.aexecute(JOB, None)
+    assert (a.lessons, inner.lessons) == ([None], [None, "Be even."])
+
+
+@pytest.mark.parametrize("blamed", ["a", "c"])
+async def test_after_a_rejected_nested_workflow_nothing_runs_whomever_its_verdict_names(engine, blamed):
+    inner = engine(name="inner", max_rounds=1)
+    inner.add_operator(Do("a"))
+    inner.set_evaluator(judge(fault(blamed)))
+    behind = [Do("a"), Do("c")]
+    outer = engine(max_rounds=3)
+    outer.add_operator(inner)
+    for each in behind:
+        outer.add_operator(each, [inner])
+    message = await outer.aexecute(JOB, None)
+    assert (message.status, message.blame) == (WorkflowStatus.EXECUTION_ERROR, (f"inner/{blamed}",))
+    assert [each.calls for each in behind] == [[], []]
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_faults_inside_of_a_nested_workflow_at_the_end_have_their_places(engine, beside):
+    first, inner, heard = Do("x"), engine(name="inner", max_rounds=1), []
+    inner.add_operator(Do("a"))
+    inner.add_operator(Do("b"), ["a"])
+    inner.set_evaluator(judge(fault("a"), PRAISE))
+    outer = engine(max_rounds=2, listeners=[heard.append])
+    outer.add_operator(first)
+    outer.add_operator(inner, [first])
+    if beside:
+        outer.add_operator(Do("y"))
+    message = await outer.aexecute(JOB, None)
+    rounds = [event for event in heard if isinstance(event, events.RoundFinished) and not event.path]
+    assert [event.blame for event in rounds] == [("inner/a",), ()]
+    assert (message.status, len(first.calls)) == (SUCCESS, 1)
+
+
 async def test_a_round_says_whether_an_error_ended_it_or_a_judgement(engine):
     for first, by_error in ((ValueError("gone"), True), (FaultError("odd"), False), (fault("a"), False)):
         judges = [judge(first, PRAISE)] if isinstance(first, WorkflowMessage) else []

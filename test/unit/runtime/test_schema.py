@@ -1,6 +1,7 @@
 import json
 import pickle
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -13,6 +14,7 @@ from operad.runtime.values.answer_json import MAX_SLIPS
 from operad.runtime.values.errors import AnswerError, InvalidError
 from operad.runtime.values.json_schema import is_strict
 from operad.runtime.values.message import Job
+from operad.runtime.values.output import Output
 from operad.runtime.values.schema import MAX_ANSWER, AnswerSchema, SchemaMismatch
 
 STRING = {"type": "string"}
@@ -561,3 +563,11 @@ def test_a_task_takes_a_form_as_text_or_as_values():
     assert Task(job=Job("Go."), instruction="Count.").output_schema.schema is None
     with pytest.raises(InvalidError, match="'strng' is not a type"):
         Task(job=Job("Go."), instruction="Count.", output_schema="{a: strng}")
+
+
+@pytest.mark.parametrize("kind", [Any, dict[str, Any] | list[int]])
+def test_the_object_around_an_answer_is_taken_off_although_it_would_fit_itself(kind):
+    schema = Output(kind).schema
+    assert schema.is_enclosed
+    assert schema.read('{"answer": {"answer": [1]}}') == {"answer": [1]}
+    assert schema.read('{"figs": [1]}') == {"figs": [1]}

@@ -3,6 +3,8 @@
 import json
 import re
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from operad.runtime.events import ConversationShortened
@@ -14,6 +16,7 @@ from operad.runtime.testing import CallTools, Fail, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import PromptTooLongError, ToolError
 from operad.runtime.values.message import Job, Usage
+from operad.runtime.values.model_text import as_text
 
 LONG = "".join(f"row {number:05}\n" for number in range(5_000))  # 50,000 characters
 TOO_LONG = Fail(400, "9031 tokens exceed 8192", error={"type": "exceed_context_size_error"})
@@ -207,3 +210,9 @@ def test_images_of_older_results_are_left_out_and_said():
     assert shown.tool_results[0].content == (Text(text="a picture\n[… images no longer shown: 1]"),)
     assert last is messages[1]
     assert results.shortened([shown, last], keep=0) == [shown, last], "nothing is left to shorten"
+
+
+def test_arrays_and_tables_are_whole():
+    assert as_text(np.arange(2_000)).endswith(", 1999]")
+    assert as_text({"n": np.int64(7)}) == '{"n": 7}'
+    assert as_text(pd.DataFrame({"a": [1], "b": ["x"]})) == '[{"a": 1, "b": "x"}]'

@@ -70,7 +70,7 @@ def test_all_issues_of_a_file_are_reported_with_their_lines(tmp_path):
     assert [(issue.code, issue.where.partition(":")[2].partition(" ")[0]) for issue in caught.value.issues] == [
         ("json", "3"),
         ("value", "2"),
-        ("value", "2"),
+        ("unknown-key", "2"),
         ("duplicate-name", "4"),
         ("value", "5"),
     ]
@@ -101,3 +101,12 @@ def test_two_cases_of_a_list_need_two_names():
 def test_what_is_no_list_of_cases_is_an_error(cases, fault):
     with pytest.raises(InputError, match=fault):
         Dataset.of(cases)
+
+
+def test_an_unknown_key_of_a_case_has_its_line_and_a_near_name(tmp_path):
+    (tmp_path / "cases.yaml").write_text("- {name: a, job: Hi, expeced: Hi}\n", encoding="utf-8")
+    with pytest.raises(InvalidError) as caught:
+        Dataset.load(tmp_path / "cases.yaml")
+    [issue] = caught.value.issues
+    assert (issue.code, issue.where) == ("unknown-key", f"{tmp_path / 'cases.yaml'}:1 cases[0].expeced")
+    assert "'expected'" in issue.message

@@ -418,3 +418,18 @@ def test_a_pinned_message_of_an_unknown_operator_is_refused_before_anything_runs
     with pytest.raises(InvalidError) as caught:
         Workflow(look >> answer).evaluate([Case("rain", job="x", pinned={"lok": "x"})])
     assert [(issue.code, issue.where) for issue in caught.value.issues] == [("undefined-node", "rain")]
+
+
+@pytest.mark.parametrize(
+    ("case", "evaluators", "told"),
+    [
+        ({"expected": "y"}, [lambda output: True], "the expected output of 1 of 1 cases is not compared"),
+        ({}, None, "nothing judges a"),
+        ({}, [lambda output: True], ""),
+        ({"checks": [{"contains": "x"}]}, None, ""),
+        ({"expected": "x"}, None, ""),
+    ],
+)
+def test_what_nothing_judges_is_said(caplog, case, evaluators, told):
+    Workflow(operator(id="say")(lambda: "x")).evaluate([Case("a", job="x", **case)], evaluators)
+    assert [record.message.partition(";")[0] for record in caplog.records] == ([told] if told else [])

@@ -8,7 +8,7 @@ from local_http import NO_AUTHORITIES
 
 from operad.runtime.events import ThinkingStreamed, TokenStreamed
 from operad.runtime.models.messages import Message
-from operad.runtime.testing import DIALECTS, Dialect, Say, ScriptedModel
+from operad.runtime.testing import DIALECTS, Dialect, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import ModelError, RequestError
 
@@ -21,6 +21,13 @@ def weather(city: str) -> str:
 ASKED = [Message.user("How is it?")]
 ANSWERS = {name: dialect for name, dialect in DIALECTS.items() if not dialect.fails}
 FAILURES = {name: dialect for name, dialect in DIALECTS.items() if dialect.fails}
+
+
+def _events(*chunks: object) -> bytes:
+    return "".join(f"data: {json.dumps(chunk)}\n\n" for chunk in chunks).encode() + b"data: [DONE]\n\n"
+
+
+_PART = b'data: {"choices": [{"index": 0, "delta": {"content": "It is"}, "finish_reason": null}]}\n\n'
 
 
 @pytest.mark.parametrize("dialect", ANSWERS.values(), ids=ANSWERS)
@@ -48,17 +55,73 @@ async def test_an_error_in_each_dialect_is_raised(dialect: Dialect):
             await scripted.model.complete(ASKED)
 
 
-@pytest.mark.parametrize("word", ["content_filter", "content_filter: RECITATION", "SAFETY"])
+@pytest.mark.parametrize("word", ["content_filter", "content_filter: RECITATION", "SAFETY", "sensitive"])
 async def test_an_answer_that_a_filter_stopped_is_an_error_in_each_word_for_it(word):
     async with ScriptedModel([Say("It is", finish_reason=word)]) as scripted:
         with pytest.raises(RequestError, match="content filter stopped the answer after 5 characters"):
             await scripted.model.complete(ASKED)
 
 
-@pytest.mark.parametrize("word", ["length", "max_tokens", "MAX_TOKENS", "model_length"])
+@pytest.mark.parametrize("word", ["length", "MAX_TOKENS", "max_output_tokens", "model_length"])
 async def test_an_answer_that_was_cut_off_says_so_in_each_word_for_it(word):
     async with ScriptedModel([Say("It is", finish_reason=word)]) as scripted:
         assert (await scripted.model.complete(ASKED)).finish_reason == "length"
+
+
+@pytest.mark.parametrize("word", ["insufficient_system_resource", "network_error", "abort", "MALFORMED_FUNCTION_CALL"])
+async def test_an_answer_that_the_server_gave_up_is_an_error_in_each_word_for_it(word):
+    async with ScriptedModel([Say("It is", finish_reason=word)]) as scripted:
+        with pytest.raises(ModelError, match="broke off its answer after 5 characters") as failed:
+            await scripted.model.complete(ASKED)
+    assert failed.value.transient
+
+
+async def test_a_refusal_by_the_reason_for_the_end_is_one():
+    async with ScriptedModel([Say("I cannot.", finish_reason="refusal")]) as scripted:
+        with pytest.raises(RequestError, match=r"the model refuses to answer: I cannot\."):
+            await scripted.model.complete(ASKED)
+
+
+async def test_of_several_choices_the_first_is_the_answer():
+    deltas = [(1, {"content": "WRONG"}), (0, {"content": "right"})]
+    chunks = [{"choices": [{"index": index, "delta": delta, "finish_reason": "stop"}]} for index, delta in deltas]
+    async with ScriptedModel([Raw(_events(*chunks), "text/event-stream")]) as scripted:
+        assert (await scripted.model.complete(ASKED)).text == "right"
+
+
+async def test_a_call_in_the_protocol_of_2023_is_a_call():
+    parts = [{"name": "weather", "arguments": ""}, {"arguments": '{"city": "Oslo"}'}]
+    chunks = [{"choices": [{"index": 0, "delta": {"function_call": part}, "finish_reason": None}]} for part in parts]
+    chunks.append({"choices": [{"index": 0, "delta": {}, "finish_reason": "function_call"}]})
+    async with ScriptedModel([Raw(_events(*chunks), "text/event-stream")]) as scripted:
+        completion = await scripted.model.complete(ASKED, tools=[Tool.of(weather)])
+    assert [(call.name, json.loads(call.arguments)) for call in completion.tool_calls] == [
+        ("weather", {"city": "Oslo"})
+    ]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        (_PART + b'data: {"error": "out of memory"}\n\n', "text/event-stream"),
+        (_PART + b'event: error\ndata: {"message": "out of memory"}\n\n', "text/event-stream"),
+        (b'data: {"object": "error", "message": "out of memory", "code": 500}\n\n', "text/event-stream"),
+        (b'{"error": {"message": "out of memory"}}', "application/json"),
+    ],
+)
+async def test_an_error_keeps_its_words_in_each_form_and_may_be_tried_again(sent):
+    async with ScriptedModel([Raw(*sent)]) as scripted:
+        with pytest.raises(ModelError, match="broke off its answer: out of memory; try again") as failed:
+            await scripted.model.complete(ASKED)
+    assert failed.value.transient
+
+
+async def test_a_body_that_says_there_is_no_quota_is_no_fault_of_the_address():
+    body = b'{"error": {"message": "top up", "code": "insufficient_quota"}}'
+    async with ScriptedModel([Raw(body, "application/json")]) as scripted:
+        with pytest.raises(ModelError, match="has no quota left: top up") as failed:
+            await scripted.model.complete(ASKED)
+    assert not failed.value.transient
 
 
 async def test_a_scripted_endpoint_accepts_ids_of_calls_that_are_numbers():

@@ -315,6 +315,12 @@ async def test_the_output_is_read_from_its_items_if_the_last_event_has_none(in_a
     assert [event.text for event in heard if isinstance(event, TokenStreamed)] == ["I look."]  # it was not streamed
 
 
+async def test_arguments_that_are_an_object_are_read_as_their_json():
+    async with scripted([stream(completed({**CALL, "arguments": {"city": "Oslo"}}))]) as endpoint:
+        completion = await endpoint.model.complete(ASKED, tools=[WEATHER])
+    assert [call.arguments for call in completion.tool_calls] == ['{"city": "Oslo"}']
+
+
 async def test_halves_of_a_surrogate_pair_are_joined_across_events(in_a_run):
     def piece(text, index=0):
         return {"type": "response.output_text.delta", "output_index": index, "delta": text}
