@@ -27,11 +27,22 @@ def read_yaml(data: bytes, name: str, *, merges: bool = False) -> YamlValues:
         InvalidError: The file is not UTF-8 or not YAML, too large, nested too deep, or has duplicate keys.
     """
     text = read_text(data, name, MAX_BYTES)
+    if text.lstrip()[:1] in ("{", "["):
+        text = _PAIR.sub(_joined, text)
     try:
         return parse_yaml(text, name, merges=merges)
     except InvalidError as error:
         issues = [replace(each, where=_line_and_column(each.where.removeprefix(name))) for each in error.issues]
         raise InvalidError(name, issues) from error
+
+
+_PAIR = re.compile(r"(?<!\\)((?:\\\\)*)\\u(d[89ab][0-9a-f]{2})\\u(d[c-f][0-9a-f]{2})", re.IGNORECASE)
+"""Character beyond the first 65,536 as JSON escapes it, by two surrogates, which YAML refuses; and backslashes before."""
+
+
+def _joined(pair: re.Match[str]) -> str:
+    halves = bytes.fromhex(pair[2] + pair[3])
+    return pair[1] + halves.decode("utf-16-be")
 
 
 def _line_and_column(place: str) -> str:

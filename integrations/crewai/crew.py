@@ -380,6 +380,10 @@ def _read(files: Sequence[Path]) -> Experts:
         names = (wanted, "task", "step", "work")
         free = (each for each in names if not any(did_you_mean(known, [each]) for known in inputs))
         ids[name] = settled_id(next(free, "task"), lambda each: each in inputs or each in ids.values())
+        if ids[name] != name:
+            tasks_file.loss(
+                "note", f"is the operator {ids[name]!r}, as its name cannot be that of an operator here", name
+            )
     operators, chains, criteria = _workflow(tasks_file, ids, agents, list(agents_file.entries))
     if issues := [*agents_file.issues, *tasks_file.issues]:
         raise InvalidError("CrewAI's files cannot be converted", list(dict.fromkeys(issues)))
@@ -425,7 +429,8 @@ def _agent_of(file: _Reading, name: str, agents: Mapping[str, _Agent], known: Se
     if wanted and wanted not in known:
         file.issue("unknown-agent", f"no agent is called {wanted!r}{did_you_mean(wanted, known)}", name, "agent")
     elif not wanted:
-        file.loss("loss", "names no agent: its instruction has no role, and there is no manager that assigns one", name)
+        told = "names no agent, so its instruction has no role; add `agent: NAME`, as crew.py is not read"
+        file.loss("loss", told, name)
     return agents.get(wanted)
 
 

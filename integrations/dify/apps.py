@@ -12,6 +12,7 @@ from typing import Any
 
 from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
 from operad.integrations.dify.nodes.flow import INPUT_TYPES
+from operad.runtime.values.errors import did_you_mean
 
 CONFIG_MODES = ("chat", "completion", "agent-chat")
 """Modes of apps that have a configuration instead of a graph."""
@@ -37,6 +38,10 @@ def config_faults(root: Mapping[str, Any]) -> Iterator[str]:
             f"model_config.{place}: the app searches knowledge before it answers, which only a graph does here; "
             "build a workflow in Dify with a knowledge-retrieval node, and export that"
         )
+    for number, given in enumerate(each_of(config.get("user_input_form"))):
+        if (kind := next(iter(given), "text-input")) not in INPUT_TYPES:
+            hint = did_you_mean(kind, INPUT_TYPES)
+            yield f"model_config.user_input_form[{number}]: {kind!r} is not a kind of input here{hint}; Dify leaves it out"
     if config.get("external_data_tools"):
         yield (
             "model_config.external_data_tools: the app fetches inputs from an API of its own; call it by an http-request "

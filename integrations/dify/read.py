@@ -208,6 +208,9 @@ def faults(text: YamlValues) -> Iterator[Issue]:
     if not isinstance(root, dict):
         yield Issue("format", "must be a mapping with kind, app and workflow", "line 1")
         return
+    if root.keys() == {"data"}:
+        yield Issue("format", "data: is the answer of Dify's API; save the text in it as the file", "line 1")
+        return
     fields = as_app(cast("Fields", root))
     if has_config(text.value):
         yield from (Issue("format", message) for message in config_faults(text.value))
@@ -469,8 +472,11 @@ def _edges(nodes: Sequence[Fields], links: Sequence[Fields], graph: NodeGraph) -
 
 
 def _port(handle: Any, ports: Mapping[str, int]) -> int:
-    """Return the port of a handle; for an unknown handle, a port that the node lacks, so that the check reports it."""
-    if handle in (None, "source", "success-branch"):
+    """Return the port of a handle; for an unknown handle of a branch, a port that the node lacks, which the check reports.
+
+    Dify follows all edges of a node that has no branches, whatever their handles.
+    """
+    if handle in (None, "source", "success-branch") or set(ports) == {"source"}:
         return ports.get("source", 0)
     handle = text_of(handle)
     number = int(handle) if re.fullmatch(r"-?[0-9]{1,6}", handle) else len(ports)

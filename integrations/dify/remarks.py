@@ -18,7 +18,7 @@ from operad.flows.formats.fields import (
     table,
     unless,
 )
-from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of
+from operad.flows.formats.shapes import Fields, each_of, fields_of, text_of, texts_of
 from operad.flows.formats.variable_types import VariableTypes
 from operad.flows.node_graph import NodeGraph, NodeSpec
 from operad.integrations.dify.in_workflow import selectors_named
@@ -261,10 +261,9 @@ _NODES: Mapping[str, Table] = {
         lossy={"inputs.type": ("the person is asked for a text", unless("paragraph", "text-input", "text_input"))},
     ),
     "knowledge-retrieval": table(
-        honoured="query_variable_selector",
+        honoured="query_variable_selector dataset_ids",
         no_effect="metadata_filtering_conditions metadata_model_config",
         note={
-            "dataset_ids": "the knowledge base that you give this name is searched",
             "retrieval_mode": "the knowledge base that you name decides how passages are found",
             "multiple_retrieval_config": "the knowledge base that you name decides how passages are found",
             "single_retrieval_config": "the knowledge base that you name decides how passages are found",
@@ -463,6 +462,7 @@ def _node_remarks(node: Fields, operad_ids: Mapping[str, str], plugins: Sequence
     elif kind in NODES:  # the check reports other types, which do not run
         yield from remarks_on(data, ANY_NODE | NODES[kind], owner)
         yield from _needed_tools(data, owner)
+        yield from _needed_knowledge(data, owner)
     elif kind not in _WITHOUT_FIELDS and (plugin := _plugin_of(data) or _named_like(kind, plugins)):
         yield owner.remark("type", Declared(Use.NOTE, f"is a node type of the plugin {plugin!r}"))
 
@@ -496,6 +496,13 @@ def _needed_tools(data: Fields, owner: Owner) -> Iterator[Remark]:
             yield owner.remark(
                 f"tool {name!r}", Declared(Use.NOTE, f"{says}provide a tool of this name under `tools` in the services")
             )
+
+
+def _needed_knowledge(data: Fields, owner: Owner) -> Iterator[Remark]:
+    """Yield a note with the name of the knowledge base that a node searches: the services have to provide it."""
+    if data.get("type") == "knowledge-retrieval" and (ids := texts_of(data.get("dataset_ids"))):
+        says = f"provide a knowledge base with the name {','.join(ids)!r} under `knowledge` in the services"
+        yield owner.remark("dataset_ids", Declared(Use.NOTE, says))
 
 
 _WITHOUT_FIELDS = (*NODE_TYPES, DIFY_AGENT, "datasource", "datasource-empty", "knowledge-index", "loop-end")

@@ -14,9 +14,13 @@ MOST_CHARACTERS = 40
 
 def id_fault(operator_id: str) -> str:
     """Return the fault of an id that a user gave to an operator; empty if there is none."""
-    if "/" not in str(operator_id):
-        return ""
-    return "must not contain '/', which separates ids in the paths of events and questions; write '-' or '_' instead"
+    if "/" in str(operator_id):
+        return (
+            "must not contain '/', which separates ids in the paths of events and questions; write '-' or '_' instead"
+        )
+    if re.search("[\ud800-\udfff]", str(operator_id)):
+        return "must not contain half a character (a lone surrogate), which no file and no database holds"
+    return ""
 
 
 def checked_id(operator_id: str) -> str:

@@ -1,4 +1,5 @@
 import asyncio
+import gc
 import json
 import os
 from contextlib import aclosing
@@ -34,6 +35,15 @@ def nothing_configured(monkeypatch):
     """The environment names no model."""
     for name in ("OPENAI_API_KEY", "OPENAI_BASE_URL", "OPERAD_MODEL"):
         monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def without_gc():
+    """What a test makes is freed by the count of its references, or not at all."""
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
 
 
 @pytest.fixture

@@ -132,6 +132,10 @@ WRONG = {
         lambda: operator(lambda: "x", id="a/b"),
         "operator(…): id: must not contain '/', which separates ids in the paths of events and questions; write '-' or '_'",
     ),
+    "an id with half a character": (
+        lambda: operator(id="a\ud800")(print),
+        "operator(…): id: must not contain half a character (a lone surrogate), which no file and no database holds",
+    ),
     "Operator('Say.').run('a text')": (
         lambda: ask.run("Is this so?"),
         "Operator.run(…) got 'Is this so?' (str): an operator runs in a workflow: Workflow(Operator(…)).run(…)",

@@ -16,10 +16,12 @@ from operad.integrations.comfyui.formats.ui import subgraphs
 from operad.integrations.comfyui.formats.widgets import values_of, with_defaults
 from operad.integrations.comfyui.formats.written import (
     BYPASSED,
+    GETTER,
     INLET,
     MUTED,
     NAME,
     OUTLET,
+    SETTER,
     id_text,
     is_virtual,
     link_parts,
@@ -46,8 +48,8 @@ def executable(graph: NodeGraph, definitions: Definitions) -> NodeGraph:
     """Return the graph that a server runs; a graph without data of the page is returned unchanged.
 
     Nodes of subgraphs get ids ``outer:inner``. Parameters are values by name, in the order of the class, with defaults
-    for required values that are not set. Notes and muted nodes are left out with their links. Links from reroutes and
-    bypassed nodes are replaced by links from their sources. Primitive nodes become values of the inputs they fill.
+    for required values that are not set. Notes and muted nodes are left out with their links. Links from reroutes,
+    getters and bypassed nodes are replaced by links from their sources. Primitive nodes become values of the inputs they fill.
 
     Args:
         graph: The graph as the page saved it.
@@ -115,6 +117,12 @@ class _GraphIndex:
     def sizes(self) -> Mapping[str, tuple[int, int]]:
         """Number of ids written for each node and its links, and bytes of its JSON, by node id."""
         return {spec.id: (1 + len(self.into.get(spec.id, ())), _size(node_of(spec))) for spec in self.graph.nodes}
+
+    @cached_property
+    def setters(self) -> Mapping[str, NodeSpec]:
+        """Setters by the names under which getters find them; of several, the first."""
+        found = [spec for spec in self.graph.nodes if spec.type == SETTER]
+        return {str(values_of(spec).get("name")): spec for spec in reversed(found)}
 
     @cached_property
     def first_of_type(self) -> Mapping[str, Mapping[str, str]]:
@@ -416,11 +424,13 @@ class _Flattening:
         return _Step(instance, edge.source, edge.port) if edge else None
 
     def _virtual_source(self, instance: _Instance, spec: NodeSpec) -> _Step | _Value | None:
-        """Return the source of a reroute, or the value of a primitive node; None for other nodes."""
-        edge = next(iter(instance.into(spec.id).values()), None)
-        if spec.type == "Reroute" and edge is not None:
-            return _Step(instance, edge.source, edge.port)
+        """Return the source of a reroute, a setter or a getter, or the value of a primitive; None for other nodes."""
         values = values_of(spec)
+        if spec.type == GETTER:
+            spec = instance.index.setters.get(str(values.get("name")), spec)
+        edge = next(iter(instance.into(spec.id).values()), None)
+        if spec.type in ("Reroute", SETTER) and edge is not None:
+            return _Step(instance, edge.source, edge.port)
         return _Value(values["value"]) if spec.type == "PrimitiveNode" and "value" in values else None
 
 

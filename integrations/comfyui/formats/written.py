@@ -18,7 +18,17 @@ a graph read from code, an edge whose variable was not assigned has ``{"undefine
 ``{"variables": {assigned variable: (node, port)}}``, with the ids of the code.
 """
 
-VIRTUAL = {"Note": "text", "MarkdownNote": "text", "PrimitiveNode": "value", "Reroute": ""}
+SETTER, GETTER = "SetNode", "GetNode"
+"""Classes of KJNodes: a getter gives what the setter of the same name is given."""
+
+VIRTUAL = {
+    "Note": "text",
+    "MarkdownNote": "text",
+    "PrimitiveNode": "value",
+    "Reroute": "",
+    SETTER: "name",
+    GETTER: "name",
+}
 """Classes that only the page has, and servers do not run, with the names of their values; empty for none."""
 
 MUTED, BYPASSED = 2, 4

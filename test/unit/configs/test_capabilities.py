@@ -42,6 +42,7 @@ OTHER_HOMES = (
     "operad.integrations.worfbench.worf_evaluator",
     "operad.integrations.comfyui.generation.designer",
     "operad.flows.generation.designer",
+    "operad.operators.remote_agent",
 )
 
 DOCS = Path(__file__).parents[3] / "docs" / "security.md"

@@ -3,7 +3,7 @@
 import pytest
 
 from operad.configs.loader import load, preview
-from operad.runtime import InvalidError, Job, WorkflowMessage
+from operad.runtime import InvalidError, Job
 from operad.runtime.testing import ScriptedReasoner
 
 STEPS = """
@@ -89,16 +89,6 @@ def test_a_function_with_ports_takes_one(write, goal, said):
     assert answer(write(expert(operators, chains)), goal) == said
 
 
-def test_a_function_has_a_policy(write):
-    operators = "  - {function: steps.split, retry: 3, timeout: {run: 5}, fallback: {text: none}}"
-    policy = load(write(expert(operators, "[[split]]")), trust=True).expert().workflow.graph().policies["split"]
-    assert policy.retry
-    assert policy.timeout
-    assert (policy.retry.attempts, policy.timeout.run) == (3, 5)
-    assert isinstance(policy.fallback, WorkflowMessage)
-    assert policy.fallback.scratchpad == "none"
-
-
 def found(file, how=load):
     with pytest.raises(InvalidError) as caught:
         how(file)
@@ -138,18 +128,6 @@ def test_a_parameter_that_fits_nothing_is_told_with_near_names_also_without_runn
     assert message.startswith("parameter 'triage' is not an operator before it; before it: splits, shout")
 
 
-@pytest.mark.parametrize(
-    ("key", "message"),
-    [
-        ("funtion: steps.split", "unknown key (did you mean 'function'?)"),
-        ("function: steps.split, instruction: Do.", "write instruction or function, not both"),
-    ],
-)
-def test_a_wrong_key_of_a_function_is_told(write, key, message):
-    file = write(expert(f"  - {{name: split, {key}}}", "[[split]]"))
-    assert [said for _, _, said in found(file) if said.startswith(message)]
-
-
 @pytest.mark.parametrize("evaluator", ["{function: checks.three}", "three", "[three]"])
 def test_a_function_judges_and_its_fault_is_the_lesson(write, tmp_path, evaluator):
     (tmp_path / "checks.py").write_text(
@@ -173,9 +151,3 @@ def test_a_function_judges_and_its_fault_is_the_lesson(write, tmp_path, evaluato
     result = load(write(text), trust=True).expert().workflow.run("Go.", ScriptedReasoner(answer))
     assert (result.text, result.status.value) == ("Now three words.", "SUCCESS")
     assert lessons == ["", "Write three words."]
-
-
-def test_a_function_that_judges_takes_no_map_and_no_ports(write):
-    text = expert("  - {name: split, function: steps.split}", "[[split]], evaluator: {function: steps.cut, map: {}}")
-    [(_, _, message)] = found(write(text))
-    assert message == "an evaluator cannot have 'map'"

@@ -162,13 +162,7 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
 @pytest.mark.parametrize(
     ("old", "new", "expected"),
     [
-        (
-            "instruction",
-            "instrution",
-            [
-                ("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?)"),
-            ],
-        ),
+        ("instruction", "instrution", [("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?)")]),
         (
             "instruction:",
             "instrution: \n    instruction:",
@@ -176,28 +170,8 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 ("unknown-key", ":4 operators[0].instrution", "unknown key (did you mean 'instruction'?)"),
             ],
         ),
-        (
-            "[[*greet]]",
-            "[[gret]]",
-            [
-                (
-                    "unknown-operator",
-                    ":7 experts[0].workflow[0][0]",
-                    "no operator is called 'gret' (did you mean 'greet'?)",
-                ),
-            ],
-        ),
-        (
-            "Greet.",
-            "''",
-            [
-                (
-                    "value",
-                    ":4 operators[0].instruction",
-                    "the instruction is empty: say what the operator is to do",
-                ),
-            ],
-        ),
+        ("[[*greet]]", "[[gret]]", [("unknown-operator", ":7 experts[0].workflow[0][0]", "no operator is called 'gret' (did you mean 'greet'?)")]),
+        ("Greet.", "''", [("value", ":4 operators[0].instruction", "the instruction is empty: say what the operator is to do")]),
         (
             "[[*greet]]",
             "[[*greet, {name: b, instruction: B.}], [b, *greet]]",
@@ -205,20 +179,8 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 ("unknown-operator", ":7 experts[0].workflow[1][0]", "no operator is called 'b'"),
             ],
         ),
-        (
-            "[[*greet]]",
-            "[]",
-            [
-                ("no-operators", ":7 experts[0].workflow", "add at least one operator"),
-            ],
-        ),
-        (
-            "{name: Greeter}",
-            "{nam: Greeter}",
-            [
-                ("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?)"),
-            ],
-        ),
+        ("[[*greet]]", "[]", [("no-operators", ":7 experts[0].workflow", "add at least one operator")]),
+        ("{name: Greeter}", "{nam: Greeter}", [("unknown-key", ":6 experts[0].profile.nam", "unknown key (did you mean 'name'?)")]),
         (
             "{name: Greeter}",
             "{name: Greeter, purpose: x}",
@@ -240,13 +202,7 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 ("unknown-key", ":4 operators[0].workflwo", "unknown key (did you mean 'workflow'?)"),
             ],
         ),
-        (
-            "instruction: Greet.",
-            "tpye: code\n    params: {}",
-            [
-                ("unknown-key", ":4 operators[0].tpye", "unknown key (did you mean 'type'?)"),
-            ],
-        ),
+        ("instruction: Greet.", "tpye: code\n    params: {}", [("unknown-key", ":4 operators[0].tpye", "unknown key (did you mean 'type'?)")]),
         (
             "instruction: Greet.",
             "instruction: Greet.\n    tools: [{nme: f, module_path: x}]",
@@ -254,22 +210,10 @@ experts: [{profile: {name: X}, workflow: [[*loud]]}]
                 ("unknown-key", ":5 operators[0].tools[0].nme", "unknown key (did you mean 'name'?)"),
             ],
         ),
-        (
-            "experts:",
-            "experst:",
-            [
-                ("unknown-key", ":5 experst", "unknown key (did you mean 'experts'?)"),
-            ],
-        ),
-        (
-            "    workflow",
-            "    max_rounds: 0\n    workflow",
-            [
-                ("value", ":7 experts[0].max_rounds", "must be at least 1, not 0"),
-            ],
-        ),
+        ("experts:", "experst:", [("unknown-key", ":5 experst", "unknown key (did you mean 'experts'?)")]),
+        ("    workflow", "    max_rounds: 0\n    workflow", [("value", ":7 experts[0].max_rounds", "must be at least 1, not 0")]),
     ],
-)
+)  # fmt: skip
 def test_each_fault_names_its_line_its_path_and_the_nearest_right_name(write, old, new, expected):
     assert issues(write(MINIMAL.replace(old, new))) == expected
 
@@ -705,14 +649,10 @@ def test_a_tool_that_a_person_approves_says_so_in_the_file(write, beside):
 
 CLAIMS = {
     "type": "object",
-    "properties": {
-        "claims": {"type": "array", "items": {"type": "string"}},
-        "why": {"type": "string"},
-        "kind": {"enum": ["a", "b"]},
-    },
+    "properties": {"claims": {"type": "array", "items": {"type": "string"}}, "why": {"type": "string"}, "kind": {"enum": ["a", "b"]}},
     "required": ["claims", "kind"],
     "additionalProperties": False,
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -1633,20 +1573,10 @@ def test_several_evaluators_judge_in_the_order_of_their_list(write, evaluators, 
         ),
         ("      - *polite\n      - 7", "value", ":11 experts[0].evaluator[1]", "must be a mapping"),
         ("      - *polite\n      - [*brief]", "value", ":11 experts[0].evaluator[1]", "must be a mapping"),
-        (
-            "      - *polite\n      - {instruction: I., ports: [a]}",
-            "value",
-            ":11 experts[0].evaluator[1].ports",
-            "an evaluator cannot have 'ports'",
-        ),
-        (
-            "      - *polite\n      - {instruction: I., class: operad.operators.Operator}",
-            "class",
-            ":11 experts[0].evaluator[1].class",
-            "Evaluator",
-        ),
+        ("      - *polite\n      - {instruction: I., ports: [a]}", "value", ":11 experts[0].evaluator[1].ports", "an evaluator cannot have 'ports'"),
+        ("      - *polite\n      - {instruction: I., class: operad.operators.Operator}", "class", ":11 experts[0].evaluator[1].class", "Evaluator"),
     ],
-)
+)  # fmt: skip
 def test_what_is_wrong_with_one_of_several_evaluators_is_told_at_its_place(write, evaluators, code, where, message):
     [(found_code, found_where, found)] = issues(write(JUDGES + evaluators))
     assert (found_code, message in found) == (code, True)

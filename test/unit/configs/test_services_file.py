@@ -16,7 +16,6 @@ from operad.operators.services import Services
 from operad.operators.web.fetch import Guard
 from operad.operators.web.search import DuckDuckGo, SearxNG, Tavily
 from operad.runtime import Job
-from operad.runtime.models.model import Model
 from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import FetchError, InvalidError
@@ -153,14 +152,6 @@ async def test_a_workflow_is_a_tool_whose_answer_is_a_variable():
     said = await run(Services(workflows={"echo": inner}), "echo", word=["q", "1"])
     assert said["json"] == {"answer": "figs"}
     assert said["text"] == "figs"
-
-
-def test_models_of_the_file_are_asked_for_by_their_names(tmp_path):
-    text = 'models:\n  small: {name: tiny, base_url: "http://localhost:8000/v1"}\n'
-    services = load_services(written(tmp_path, text), None, trust=True)
-    model = services.models["small"]
-    assert isinstance(model, Model)
-    assert model.name == "tiny"
 
 
 def test_a_model_whose_key_is_not_set_is_an_issue_with_its_place(tmp_path):

@@ -491,15 +491,6 @@ async def test_a_message_whose_run_asks_a_person_raises_is_not_kept_and_leaves_t
     assert [turn.text for turn in chat.turns] == ["dates", "Not ordered."]
 
 
-async def test_events_tell_what_happens_and_end_with_the_message(scripted):
-    flow, _ = scripted("Hello.")
-    chat = flow.chat()
-    seen = [event async for event in chat.events("Hi.")]
-    assert isinstance(seen[0], events.RunStarted)
-    assert seen[-1].message.scratchpad == "Hello."
-    assert len(chat.turns) == 2
-
-
 async def test_one_message_is_answered_at_a_time():
     with ScriptedModel(lambda request: Hang()) as model:
         chat = Workflow(answer(), model=model.model).chat("c")
@@ -732,16 +723,6 @@ def test_a_long_answer_is_streamed_in_linear_time(attempts):
     assert time.thread_time() - began < 2
 
 
-def test_the_runs_of_a_chat_may_be_kept(tmp_path):
-    pytest.importorskip("sqlalchemy")
-    with ScriptedModel([Say("Hello."), Say("Ada.")]) as model:
-        ledger = Ledger(tmp_path / "runs.db")
-        chat = Workflow(answer(), model=model.model, durable=ledger).chat()
-        chat.send("I am Ada.")
-        assert chat.send("Who am I?").text == "Ada."
-        ledger.close()  # a process keeps runs in one database at a time
-
-
 # Stores
 
 CHILD = """
@@ -781,7 +762,7 @@ def test_kill_9_between_turns_loses_nothing(child, tmp_path):
         return Say(f"{len(request['messages']) // 2} messages")
 
     with ScriptedModel(counted) as model:
-        for number in range(1, 7):
+        for number in range(1, 4):
             process, say = child(model)
             with process:
                 assert say(f"message {2 * number - 1}") == f"{2 * number - 1} messages"
@@ -789,8 +770,8 @@ def test_kill_9_between_turns_loses_nothing(child, tmp_path):
                 process.send_signal(signal.SIGKILL)
             assert process.returncode == -signal.SIGKILL
         store = ChatStore(tmp_path / "chats.db")
-        assert [turn.text for turn in store.turns("user-42")[::2]] == [f"message {n}" for n in range(1, 13)]
-        assert len(sent(model.requests[-1])) == 24
+        assert [turn.text for turn in store.turns("user-42")[::2]] == [f"message {n}" for n in range(1, 7)]
+        assert len(sent(model.requests[-1])) == 12
 
 
 def test_kill_9_during_an_answer_loses_that_message_only(child, tmp_path):

@@ -242,20 +242,6 @@ def test_a_durable_run_needs_its_deps_again_and_uses_no_answer_until_then(tmp_pa
     assert resumed.text == f"hello Ada: {answer} Bob"
 
 
-def test_resume_takes_the_deps(tmp_path):
-    @operator
-    async def confirm(context: RunContext[Session]) -> str:
-        return f"{await context.ask('Sure?', bool)} {context.deps.user}"
-
-    ledger = Ledger(tmp_path / "runs.db")
-    with pytest.raises(PausedError):
-        BuiltinWorkflow(confirm, durable=ledger).run("x", run_id="r", deps=ADA)
-    ledger.close()
-    ledger = Ledger(tmp_path / "runs.db")
-    assert BuiltinWorkflow(confirm, durable=ledger).resume("r", True, deps=Session("Bob")).text == "True Bob"
-    ledger.close()
-
-
 def test_a_test_calls_a_function_with_a_context_of_its_own():
     assert look_up("A1", RunContext(deps=ADA)) == "A1 of Ada"
 

@@ -411,14 +411,6 @@ def test_a_broken_document_is_left_out_and_the_rest_is_read(folder, suffix, cont
     assert path in caplog.text
 
 
-def test_a_document_cut_short_is_left_out(folder):
-    import_module("openpyxl")
-    whole = xlsx(Prices=[["figs", 2]])
-    base = Documents(folder({"cut.xlsx": whole[: len(whole) // 2], "a.txt": "figs"}))
-    assert sources(base, "figs") == ["docs/a.txt:1"]
-    assert len(base.skipped) == 1
-
-
 def test_a_document_that_unpacks_to_too_much_is_left_out(folder):
     import_module("mammoth")
     packed = io.BytesIO()
@@ -503,13 +495,6 @@ def test_what_is_not_text_is_left_out(folder, content, reason):
     base = Documents(docs)
     assert sources(base, "figs") == ["docs/a.txt:1"]
     assert base.skipped[str(docs / "bad.txt")].startswith(reason)
-
-
-def test_the_advice_on_encodings_names_none_that_it_cannot_know(folder):
-    base = Documents(folder({"bad.txt": "Stra\xdfe".encode("latin-1"), "a.txt": "figs"}))
-    base.retrieve("figs")
-    [reason] = base.skipped.values()
-    assert reason.endswith("convert it, for example with: iconv -f ITS-ENCODING -t UTF-8")
 
 
 @pytest.mark.parametrize("content", [b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + b"\0" * 600, b"\xd0\xcf"])

@@ -78,10 +78,6 @@ def test_a_workflow_and_a_map_have_edges_too():
     assert edges(Workflow(a >> inner >> Map("each", c))) == {"a": [], "inner": ["a"], "each": ["inner"]}
 
 
-def test_operators_of_another_kind_follow_and_come_after_lists():
-    assert edges(Workflow(a >> Do("x") >> b)) == {"a": [], "x": ["a"], "b": ["x"]}
-
-
 def test_operators_are_named_by_id_also_before_they_are_added():
     flow = BuiltinWorkflow()
     flow.add_operator(Echo("end"), previous_ops=["start", "other"])
@@ -146,11 +142,6 @@ def test_an_id_stays_once_an_operator_is_in_a_workflow():
     with pytest.raises(InvalidError, match="two different operators have this id"):
         Workflow([one, other]).built()
     assert (one.get_id(), other.get_id()) == ("check", "check")
-
-
-def test_two_operators_with_one_chosen_id_are_an_issue_as_before():
-    with pytest.raises(InvalidError, match="two different operators have this id"):
-        Workflow([Operator("A.", id="x"), Operator("B.", id="x")]).built()
 
 
 def test_a_wrong_edge_adds_nothing():

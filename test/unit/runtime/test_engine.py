@@ -7,9 +7,8 @@ would wait for ever; `RENDEZVOUS` bounds how long a failing test takes.
 from __future__ import annotations
 
 import asyncio
-import gc
 import weakref
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from contextvars import ContextVar
 
@@ -75,16 +74,6 @@ class LetGo:
     """Something that a step holds while it runs."""
 
 
-@pytest.fixture
-def without_gc() -> Iterator[None]:
-    gc.collect()
-    gc.disable()
-    try:
-        yield
-    finally:
-        gc.enable()
-
-
 # What runs, and when
 
 
@@ -116,13 +105,6 @@ async def test_every_step_runs_once_after_those_before_it(data: st.DataObject) -
     await run(plan, step)
 
     assert sorted(finished) == list(range(size))
-
-
-@pytest.mark.parametrize("size", [2, 3, 8, 1000])
-async def test_steps_that_are_ready_together_run_together(size: int) -> None:
-    meeting = Meeting(size)
-
-    await run(fan(size), lambda _: meeting.wait())
 
 
 async def test_steps_that_become_ready_together_run_together_after_a_step_that_suspended() -> None:

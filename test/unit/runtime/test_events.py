@@ -331,24 +331,6 @@ async def test_the_event_that_was_given_stays_as_it_was(run):
     assert heard[0] is not event
 
 
-async def test_every_listener_hears_every_event_under_the_same_number():
-    first, second = [], []
-    log = RunLog("run", (first.append, second.append))
-    for n in range(3):
-        log.write(Progress(done=n, total=3))
-    assert [e.seq for e in first] == [1, 2, 3]
-    assert first == second
-
-
-async def test_two_runs_are_numbered_apart():
-    heard = []
-    for name in ("one", "two"):
-        log = RunLog(name, (heard.append,))
-        log.write(OperatorStarted())
-        log.write(OperatorStarted())
-    assert [(e.run_id, e.seq) for e in heard] == [("one", 1), ("one", 2), ("two", 1), ("two", 2)]
-
-
 async def test_a_run_inside_another_is_numbered_for_itself_and_its_paths_begin_with_it():
     outside, inside = [], []
     outer = RunLog("outer", (outside.append,))

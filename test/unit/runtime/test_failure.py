@@ -92,20 +92,6 @@ def test_an_error_names_workflow_operator_attempt_round_and_cause(engine):
     assert {name: message.scratchpad for name, message in error.finished.items()} == {"a": "a()"}
 
 
-def test_an_error_of_a_later_round_says_so(engine):
-    workflow = side_by_side(engine, Echo("a", fail(ValueError("always"))), Echo("b"), max_rounds=2, name="w")
-    error = fails(workflow)
-    assert error.round == 2
-    assert "failed on attempt 1 of round 2" in str(error)
-    assert list(error.finished) == ["b"]
-
-
-def test_an_error_of_the_evaluator_is_told_like_any_other(engine):
-    workflow = side_by_side(engine, Echo("a"))
-    workflow.set_evaluator(Echo("judge", fail(ValueError("no idea"))))
-    assert fails(workflow).operator_id == "judge"
-
-
 def test_causes_are_chained_through_nested_workflows_and_maps(engine):
     cause = ConnectionError("gone")
     items = Echo("items", lambda: WorkflowMessage(outputs={"xs": [1, 2]}))
@@ -210,10 +196,6 @@ def test_an_item_that_failed_is_a_typed_value_in_the_list_and_no_text_of_the_map
     said = run_on_fake_clock(chain(engine, items, each).aexecute(JOB, NOBODY))
     assert [type(item).__name__ for item in said.outputs["items"]] == ["str", "ItemError", "str"]
     assert "secret fault" not in said.scratchpad
-
-
-def test_an_exit_ends_the_run_and_not_the_process(engine):
-    assert isinstance(fails(chain(engine, Echo("a", fail(SystemExit(3))))).__cause__, SystemExit)
 
 
 def test_a_failed_run_says_so_at_its_end_with_what_it_used(engine):

@@ -29,7 +29,7 @@ from operad import (
 from operad.runtime import BuiltinWorkflow, InputError, InvalidError, Map, OperatorError, PortError, Workflow
 from operad.runtime.graph.graph import WorkflowGraph
 from operad.runtime.graph.operator import as_operator
-from operad.runtime.testing import Say, ScriptedModel, ScriptedReasoner
+from operad.runtime.testing import ScriptedModel, ScriptedReasoner
 
 
 class Claims(BaseModel):
@@ -579,21 +579,6 @@ async def test_a_function_with_ports_takes_one():
         await run(undecided["c"] >> after)
 
 
-async def test_a_sync_function_runs_in_a_thread_and_an_async_one_on_the_loop():
-    threads = {}
-
-    @operator
-    def sync(job: Job) -> None:
-        threads["sync"] = threading.current_thread()
-
-    @operator
-    async def later(job: Job) -> None:
-        threads["async"] = threading.current_thread()
-
-    await run([sync, later])
-    assert threads["async"] is threading.current_thread() is not threads["sync"]
-
-
 async def test_generators_stream_their_text():
     @operator
     def words(job: Job) -> Iterator[str]:
@@ -617,33 +602,6 @@ async def test_generators_stream_their_text():
 
 def numbers():
     yield 1
-
-
-async def test_a_function_asks_a_person():
-    @operator
-    async def publish(context: RunContext) -> str:
-        return "published" if await context.ask("Publish?", "boolean") else "kept"
-
-    handle = BuiltinWorkflow(publish).start("x")
-    async for event in handle:
-        if isinstance(event, events.Interrupted):
-            await handle.answer({event.interrupt_id: True})
-    assert (await handle).output == "published"
-
-
-async def test_plain_functions_are_operators_of_a_workflow_and_each_is_one():
-    def double(job: Job) -> int:
-        return 2 * len(job.goal)
-
-    def half(double: int) -> float:
-        return double / 2
-
-    flow = BuiltinWorkflow()
-    flow.add(double)
-    flow.add(half, after=[double])
-    result = await flow.arun("abc")
-    assert (result.output, result[double], result["half"]) == (3.0, 6, 3.0)
-    assert [step.get_id() for step in flow.get_operators()] == ["double", "half"]
 
 
 async def test_methods_partials_and_callable_objects_are_functions_too():
@@ -759,22 +717,6 @@ class Claim(BaseModel):
     text: str
 
 
-@pytest.mark.parametrize(
-    ("items", "double", "expected"),
-    [
-        ([1, 2], lambda n: n * 2, [2, 4]),
-        ([{"text": "a"}], lambda claim: claim["text"], ["a"]),
-        (["a", "b"], str.upper, ["A", "B"]),
-    ],
-)
-def test_a_function_in_a_map_takes_the_item(items, double, expected):
-    def each(item):
-        return double(item)
-
-    said = Workflow([Map("each", each, over="list")]).run({"list": items})
-    assert said.message.outputs["items"] == expected
-
-
 def test_a_function_in_a_map_gets_the_item_in_its_type():
     def length(claim: Claim) -> int:
         return len(claim.text)
@@ -794,14 +736,6 @@ def test_a_function_in_a_map_gets_the_item_and_its_index_and_what_follows_the_ty
     result = Workflow(each >> join).run({"words": ["a", "b"]})
     assert result.output == "0: a, 1: b"
     assert result[each] == [Claim(text="0: a"), Claim(text="1: b")]
-
-
-def test_a_value_of_another_type_than_the_function_is_annotated_with_is_an_error():
-    def bad() -> Claim:
-        return 42  # type: ignore[return-value]
-
-    with pytest.raises(OperatorError, match=r"'bad' is annotated to return Claim, and returned 42 \(int\): "):
-        Workflow(bad).run("x")
 
 
 def test_a_parameter_with_a_default_and_a_near_miss_for_a_name_is_told(caplog):
@@ -839,19 +773,6 @@ def test_near_misses_are_told_once_and_those_of_an_operator_with_issues_after_th
     assert [record.getMessage() for record in caplog.records] == [
         "'guess': parameter 'fact' keeps its default: no operator before it has this id (did you mean 'facts'?)"
     ]
-
-
-def test_every_door_of_a_workflow_takes_a_model():
-    with ScriptedModel([Say("one"), Say("two")]) as model:
-        flow = Workflow([Operator("Say it.", id="say")])
-        assert flow.execute("x", model.model).scratchpad == "one"
-
-        async def last():
-            return [event async for event in flow.stream("x", model.model)][-1]
-
-        finished = asyncio.run(last())
-    assert isinstance(finished, events.RunFinished)
-    assert finished.message.scratchpad == "two"
 
 
 def test_a_sync_function_runs_in_a_thread_and_inline_on_the_event_loop(engine):

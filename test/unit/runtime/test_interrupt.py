@@ -280,29 +280,11 @@ async def test_resume_in_a_running_loop_says_what_to_await(engine):
     assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
 
 
-async def test_another_thread_may_answer(engine):
-    workflow = chain(engine, ask("a"))
-    await paused(workflow)
-    message = await asyncio.to_thread(workflow.resume, "r", {"a": "from a thread"})
-    assert message.scratchpad == "a: from a thread"
-
-
 def test_another_event_loop_may_answer(engine):
     workflow = chain(engine, ask("a"))
     with pytest.raises(PausedError):
         workflow.execute(JOB, NOBODY, run_id="r")  # in the loop in the background
     assert asyncio.run(workflow.aresume("r", {"a": 1})).scratchpad == "a: 1"
-
-
-async def test_a_thread_may_answer_a_stream(engine):
-    workflow = chain(engine, ask("a"), Echo("b"))
-    last: Any = None
-    stream = workflow.stream(JOB, NOBODY, run_id="r")
-    async for event in stream:
-        last = event
-        if isinstance(event, events.Interrupted):
-            await asyncio.to_thread(stream.answer, {"a": 1})
-    assert last.message.scratchpad == "b(a: 1)"
 
 
 async def test_a_stream_is_answered_by_another_task_while_its_consumer_waits(engine):
@@ -475,15 +457,6 @@ async def test_no_answer_at_all_leaves_it_waiting(engine):
     await workflow.aresume("r", {"a": 1})
 
 
-async def test_a_question_answered_is_closed(engine):
-    workflow = side_by_side(engine, ask("a"), ask("b"))
-    await paused(workflow)
-    assert await still_paused(workflow, {"a": 1}) == ["b"]
-    with pytest.raises(InvalidError, match="there is no open question with this id"):
-        await workflow.aresume("r", {"a": 2, "b": 2})
-    assert (await workflow.aresume("r", {"b": 2})).scratchpad == "a: 1\n\nb: 2"
-
-
 def test_outside_of_a_run_nobody_is_asked():
     with pytest.raises(InputError, match="no run is in progress here"):
         asyncio.run(interrupt("Well?"))
@@ -559,11 +532,6 @@ async def test_an_answer_that_only_the_type_refuses_is_an_error_of_the_operator(
         await flow.arun("x", run_id="r")
     with pytest.raises(OperatorError, match=r"the answer to 'Well\?' is not a valid Approval: until: .*too early"):
         await flow.aresume("r", {"order": {"approve": True, "until": "1999-01-01"}})
-
-
-async def test_words_that_are_no_form_name_the_form_of_a_choice():
-    with pytest.raises(OperatorError, match=r"a choice such as 'yes \| no', or a JSON Schema"):
-        await chain(BuiltinWorkflow, ask("a", schema="yes or no")).aexecute(JOB, NOBODY)
 
 
 @pytest.mark.parametrize("word", ["bool", "boolean"])
@@ -686,17 +654,6 @@ def test_a_retry_that_waits_can_go_on(engine, monkeypatch):
         assert (await workflow.aresume("r", {"a": 1})).scratchpad == "a: 1\n\nb"
 
     on_fake_clock(main())
-
-
-def test_several_ask_at_once_and_may_be_answered_in_any_order(engine):
-    workflow = side_by_side(engine, *(ask(name) for name in "abc"))
-
-    async def main():
-        assert set(await paused(workflow)) == {"a", "b", "c"}
-        assert set(await still_paused(workflow, {"b": 2})) == {"a", "c"}
-        return (await workflow.aresume("r", {"c": 3, "a": 1})).scratchpad
-
-    assert on_fake_clock(main()) == "a: 1\n\nb: 2\n\nc: 3"
 
 
 def test_one_operator_may_ask_several_things_at_once(engine):
@@ -834,29 +791,6 @@ def test_nested_workflows_ask_through_those_around_them(engine):
 
     assert on_fake_clock(main()) == "y: 2\n\nz: 1"
     assert first.calls == 1
-
-
-async def test_nested_questions_are_streamed_with_their_paths(engine):
-    inner = chain(engine, ask("y"), name="inner")
-    heard = await streamed(chain(engine, Echo("a"), inner), {"inner/y": 1})
-    [asked] = [event for event in heard if isinstance(event, events.Interrupted)]
-    assert (asked.interrupt_id, asked.path) == ("inner/y", ("inner", "y"))
-    assert heard[-1].message.scratchpad == "y: 1"
-
-
-def test_a_workflow_called_by_an_operator_asks_through_its_run(engine):
-    inner = chain(engine, ask("y"), name="inner")
-
-    async def work():
-        return (await inner.aexecute(JOB, NOBODY)).scratchpad
-
-    workflow = chain(engine, Echo("a", work))
-
-    async def main():
-        assert await paused(workflow) == ["a/y"]
-        return (await workflow.aresume("r", {"a/y": 1})).scratchpad
-
-    assert on_fake_clock(main()) == "y: 1"
 
 
 def test_a_workflow_called_twice_at_once_asks_twice(engine):

@@ -208,12 +208,6 @@ async def test_a_leader_is_told_of_its_experts_and_what_it_may_do_and_of_earlier
     assert (call.given, call.lesson) == ({"crawler": "pages"}, "be brief")
 
 
-async def test_several_tails_are_joined_in_their_order():
-    message = await Team([split(part("a"), part("b"))]).leader.aexecute(JOB)
-    assert message.scratchpad == "a 1\n\nb 1"
-    assert [tail.operator_id for tail in message.parts] == ["a", "b"]
-
-
 async def test_a_job_that_names_its_expert_is_not_split():
     team = Team()
     message = await team.leader.aexecute(JOB.model_copy(update={"assigned_expert_name": "Y"}))
@@ -480,14 +474,6 @@ async def test_parts_are_split_until_a_depth_and_no_further():
     assert (message.status, message.blame) == (WorkflowStatus.JOB_TOO_COMPLICATED_ERROR, ("a.a.a",))
     assert "'a.a.a': too much; parts of parts go 3 levels deep at most. Done by then: nothing." in message.evaluation
     assert (await Team(ALONE, verdicts=verdicts, max_depth=4).leader.aexecute(JOB)).status is WorkflowStatus.SUCCESS
-
-
-async def test_a_part_complains_of_what_came_from_outside():
-    team = Team([CHAIN, HALVES], verdicts={"b": [TOO_MUCH], "b.2": [bad_data("a", lesson="dates")]})
-    assert (await team.leader.aexecute(JOB)).status is WorkflowStatus.SUCCESS
-    assert team.ran == ["a", "b", "b.1", "b.2", "a", "b.1", "b.2", "c"]
-    assert [call.lesson for call in team.of("a")] == [None, "dates"]
-    assert all(call.lesson is None for call in team.calls if call.job.id != "a")
 
 
 async def test_the_first_of_the_parts_with_nobody_to_blame_complains_of_what_came_from_outside():
@@ -899,20 +885,6 @@ async def test_a_job_that_is_being_done_can_be_neither_recovered_nor_begun_again
     assert (await running).scratchpad == "a 1"
 
 
-async def test_a_job_is_stopped_by_a_listener():
-    team = Team([CHAIN])
-
-    def stop(event):
-        if isinstance(event, events.OperatorFinished) and event.path == ("leader", "a"):
-            team.leader.stop("J", "enough")
-
-    gate = Gate()
-    team.work["b"] = gate
-    team.leader.workflow.add_listener(stop)
-    message = await team.leader.aexecute(JOB)
-    assert message.evaluation == "The job was stopped: enough. Done by then: a."
-
-
 async def test_a_job_is_stopped_by_an_operator_inside_it():
     async def work(call):
         team.leader.stop("J", "I am done for")
@@ -1057,18 +1029,6 @@ async def test_a_question_inside_an_expert_is_answered_at_the_leaders_workflow()
     assert team.of("d")[0].given == {"b": "blue ink", "c": "c 1"}
 
 
-async def test_a_question_in_a_stream_is_answered_by_its_consumer():
-    async def work(call):
-        return f"{await interrupt('Which ink?', 'string')} ink"
-
-    team = Team([TWO], work={"b": work})
-    async for event in team.leader.stream(JOB, run_id="R"):
-        if isinstance(event, events.Interrupted):
-            await team.leader.workflow.answer("R", {event.interrupt_id: "red"})
-    [finished] = team.of_kind(events.RunFinished)
-    assert finished.message.scratchpad == "red ink"
-
-
 async def test_a_job_that_waits_for_an_answer_can_be_stopped():
     async def work(call):
         return await interrupt("Which ink?") if call.number == 1 else "no ink"
@@ -1174,14 +1134,6 @@ async def test_many_jobs_are_done_at_once():
     assert [message.job_id for message in messages] == [job.id for job in jobs]
     assert len(team.ran) == 50 * 4 + 2
     assert team.leader.open_jobs == ()
-
-
-async def test_the_same_job_begun_twice_at_once_is_done_once():
-    team = Team(DIAMOND, work={"a": lambda call: asyncio.sleep(0, "A")})
-    results = await asyncio.gather(*(team.leader.aexecute(JOB) for _ in range(5)), return_exceptions=True)
-    assert sum(isinstance(result, WorkflowMessage) for result in results) == 1
-    assert all("is in progress" in str(result) for result in results if isinstance(result, Exception))
-    assert len(team.ran) == 4
 
 
 def test_jobs_in_several_event_loops_do_not_meet():

@@ -71,10 +71,6 @@ def test_calls_under_way_may_exceed_the_tokens_and_the_next_wait_for_it():
     assert run_on_fake_clock(main()) == [80, 80]
 
 
-def test_tokens_do_not_count_without_a_limit():
-    assert run(Limits(concurrency=1), 3, tokens=10**9) == [0] * 3
-
-
 def test_all_limits_hold_together():
     limits = Limits(concurrency=2, requests_per_minute=3, tokens_per_minute=100)
     assert run(limits, 6, seconds=5, tokens=40) == [0, 0, 5, 60, 60, 65]

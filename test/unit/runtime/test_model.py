@@ -21,7 +21,6 @@ from operad.runtime.models.messages import Message, ToolCall
 from operad.runtime.models.model import DEFAULT_MODEL, Model
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.models.settings import ModelSettings
-from operad.runtime.policies.limits import Limits
 from operad.runtime.testing import BreakOff, CallTools, Fail, Hang, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import InputError, ModelError, PromptTooLongError, RequestError
@@ -296,12 +295,6 @@ async def test_silence_ends_with_the_timeout():
     assert "was silent for 0.05 s; increase the timeout" in str(await failure(Hang(), timeout=0.05))
 
 
-async def test_a_busy_endpoint_is_asked_again():
-    busy = Fail(429, headers={"retry-after-ms": "1"})
-    async with ScriptedModel([busy, busy, Say("now")]) as scripted:
-        assert (await scripted.model.model_copy(update={"max_retries": 2}).complete(HELLO)).text == "now"
-
-
 async def test_every_request_that_is_sent_again_is_an_event_first(in_a_run):
     busy, down = (
         Fail(429, "slow down", headers={"retry-after-ms": "1"}),
@@ -407,39 +400,6 @@ async def test_a_login_in_the_address_is_not_shown():
     with pytest.raises(ModelError) as raised:
         await model.complete(HELLO)
     assert "secret" not in str(raised.value)
-
-
-async def test_cancelling_a_call_leaves_the_model_usable():
-    async with ScriptedModel([Hang(), Say("still here")]) as scripted:
-        model = scripted.model
-        call = asyncio.create_task(model.complete(HELLO))
-        while not scripted.requests:
-            await asyncio.sleep(0)
-        call.cancel()
-        with pytest.raises(asyncio.CancelledError):
-            await call
-        assert (await model.complete(HELLO)).text == "still here"
-
-
-async def test_at_most_as_many_calls_run_at_once_as_the_limits_say():
-    running, most = 0, 0
-    lock = threading.Lock()
-    both_in = threading.Barrier(2, timeout=10)
-
-    def step(request):
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        both_in.wait()
-        with lock:
-            running -= 1
-        return Say("x")
-
-    async with ScriptedModel(step) as scripted:
-        model = scripted.model.model_copy(update={"limits": Limits(concurrency=2)})
-        await asyncio.gather(*[model.complete(HELLO) for _ in range(6)])
-    assert most == 2
 
 
 def test_threads_with_loops_of_their_own_share_a_model_and_nothing_is_left_open():

@@ -122,22 +122,6 @@ async def error_of(workflow: Workflow) -> Exception:
 # Order
 
 
-async def test_a_workflow_inside_stands_for_its_operators(chain: New) -> None:
-    message = await run(chain("outer", "a", chain("inner", "b", "c"), "d"))
-
-    assert message.scratchpad == "d(c(b(a)))"
-
-
-async def test_three_levels_deep(chain: New) -> None:
-    deepest = chain("deepest", "c", "d")
-    middle = chain("middle", "b", deepest, "e")
-
-    message = await run(chain("outer", "a", middle, "f"))
-
-    assert message.scratchpad == "f(e(d(c(b(a)))))"
-    assert message.operator_id == "f"
-
-
 async def test_its_first_operators_hear_what_comes_before_it_and_the_others_only_each_other(chain: New) -> None:
     inner = chain("inner")
     first, other, last = Say("first"), Say("other"), Say("last")
@@ -341,22 +325,6 @@ async def test_rounds_inside_are_counted_inside(chain: New) -> None:
     assert started == [("inner", 1), ("x", 1), ("judge", 1), ("x", 2), ("judge", 2)]
 
 
-async def test_listeners_of_the_workflow_inside_hear_its_part_as_a_run_of_its_own(chain: New) -> None:
-    inside: list[Event] = []
-    outside: list[Event] = []
-    inner = chain("inner", "b", listeners=[inside.append])
-
-    await run(chain("outer", "a", inner, listeners=[outside.append]))
-
-    assert [event.path for event in inside if isinstance(event, OperatorFinished)] == [("b",)]
-    assert [type(event) for event in inside][:1] == [RunStarted]
-    assert [type(event) for event in inside][-1:] == [RunFinished]
-    assert [event.seq for event in inside] == [*range(1, len(inside) + 1)]
-    assert ("inner", "b") in [event.path for event in outside]
-    assert len({event.run_id for event in outside}) == 1
-    assert {event.run_id for event in inside}.isdisjoint({event.run_id for event in outside})
-
-
 @pytest.mark.parametrize("own_account", [False, True])
 async def test_usage_adds_up_through_all_workflows(chain: New, own_account: bool) -> None:
     events: list[Event] = []
@@ -370,12 +338,6 @@ async def test_usage_adds_up_through_all_workflows(chain: New, own_account: bool
     assert message.usage.calls == 1111
     usages = {e.path[-1]: e.message.usage.calls for e in events if isinstance(e, OperatorFinished)}
     assert usages == {"a": 1, "b": 10, "c": 100, "d": 1000, "inner": 1100, "middle": 1110, "last": 0}
-
-
-async def test_the_usage_of_all_rounds_inside_counts(chain: New) -> None:
-    inner = chain("inner", spending("x", 5), judge=Judge(fault("more", "x"), PRAISE), max_rounds=2)
-
-    assert (await run(chain("outer", inner))).usage.calls == 10
 
 
 async def test_a_message_that_an_operator_passes_on_is_not_charged_again(chain: New) -> None:
@@ -404,33 +366,6 @@ async def test_an_error_inside_names_both_workflows(chain: New) -> None:
     assert isinstance(error.__cause__.__cause__, LookupError)
     assert list(error.finished) == ["a"]
     assert list(error.__cause__.finished) == ["b"]
-
-
-async def test_an_error_outside_stops_what_runs_inside(chain: New) -> None:
-    left: list[str] = []
-    begun = asyncio.Event()
-
-    async def wait(heard: Heard) -> str:
-        try:
-            begun.set()
-            await asyncio.Event().wait()
-        finally:
-            await asyncio.sleep(0.01)
-            left.append("cleaned up")
-        return ""
-
-    async def fail(heard: Heard) -> str:
-        await begun.wait()
-        raise LookupError
-
-    outer = chain("outer", chain("middle", chain("inner", Say("wait", wait))))
-    outer.add_operator(Say("fail", fail))
-
-    error = await error_of(outer)
-
-    assert left == ["cleaned up"]
-    assert isinstance(error, OperatorError)
-    assert error.cancelled == ("middle",)
 
 
 async def test_what_is_wrong_inside_is_found_before_anything_runs(chain: New) -> None:
@@ -471,28 +406,10 @@ async def test_so_is_one_in_another_that_is_in_it(chain: New) -> None:
         assert {issue.code for issue in error.issues} == {"nested-in-itself"}
 
 
-async def test_and_a_circle_further_in(chain: New) -> None:
-    one, two = chain("one", "a"), chain("two", "b")
-    one.add_operator(two)
-    two.add_operator(one)
-
-    error = await error_of(chain("outer", one))
-
-    assert isinstance(error, InvalidError)
-    assert {issue.code for issue in error.issues} == {"nested-in-itself"}
-
-
 async def test_one_workflow_may_be_in_two_others(chain: New) -> None:
     shared = chain("shared", "x")
 
     assert (await run(chain("outer", chain("one", shared), chain("two", shared)))).scratchpad == "x(x)"
-
-
-async def test_two_workflows_of_the_same_name_are_doubles(chain: New) -> None:
-    error = await error_of(chain("outer", chain("inner", "a"), chain("inner", "b")))
-
-    assert isinstance(error, InvalidError)
-    assert [issue.code for issue in error.issues][:1] == ["duplicate-id"]
 
 
 async def test_names_inside_are_apart_from_those_outside(chain: New) -> None:

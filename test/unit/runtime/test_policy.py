@@ -37,7 +37,6 @@ from operad.runtime import (
     Usage,
     Workflow,
     WorkflowMessage,
-    WorkflowStatus,
     events,
 )
 from operad.runtime.policies.cache import Cache
@@ -163,12 +162,6 @@ async def test_a_result_that_is_there_when_the_time_is_up_counts(limits):
         return "done"
 
     assert await within(Timeout(**limits), work(), []) == "done"
-
-
-def test_a_timeout_given_as_a_timedelta_stops_an_operator(engine):
-    policy = Policy(timeout=Timeout(run=timedelta(seconds=5)))
-    error, when = timed(chain(engine, Do("a", lambda: asyncio.sleep(60)), policy=policy))
-    assert (type(error.__cause__), when) == (OperatorTimeoutError, 5)
 
 
 def test_what_an_operators_policy_leaves_open_is_the_workflows():
@@ -373,14 +366,6 @@ def test_an_operator_that_heeds_no_cancellation_has_timed_out_all_the_same(engin
     assert isinstance(error.__cause__, OperatorTimeoutError)
 
 
-def test_one_that_is_quick_enough_is_not_stopped(engine):
-    async def work():
-        await asyncio.sleep(9)
-        return "done"
-
-    assert timed(chain(engine, Do("a", work), policy=Policy(timeout=Timeout(run=10, idle=10)))) == ("done", 9)
-
-
 def test_every_attempt_has_the_whole_time(engine, no_jitter):
     waits = iter([100, 9])
 
@@ -522,12 +507,6 @@ def side_by_side(engine, count, work, **options):
     for n in range(count):
         workflow.add_operator(Do(f"a{n}", work))
     return workflow
-
-
-def test_no_more_operators_run_at_once_than_the_workflow_lets(engine):
-    work, most = most_at_once()
-    _, when = timed(side_by_side(engine, 6, work, limits=Limits(concurrency=2)))
-    assert (most, when) == ([2], 3)
 
 
 def test_all_runs_of_a_workflow_share_its_limits(engine):
@@ -824,13 +803,6 @@ def test_an_operators_own_account_counts(engine):
     own = WorkflowMessage(scratchpad="said", usage=ONE_CALL)
     error = fails(chain(engine, Do("a", lambda: own), Do("b"), budget=Budget(tokens=50)), BudgetError)
     assert error.usage == ONE_CALL
-
-
-def test_rounds_count_together(engine):
-    blame = WorkflowMessage(status=WorkflowStatus.EXECUTION_ERROR, blame=("a",))
-    workflow = chain(engine, Do("a", calls_a_model()), max_rounds=9, budget=Budget(calls=2))
-    workflow.set_evaluator(Do("judge", lambda: blame))
-    assert fails(workflow, BudgetError).usage.calls == 3
 
 
 def test_no_retry_and_no_fallback_get_around_a_budget(engine):

@@ -223,14 +223,6 @@ async def test_so_does_the_first_operator_of_a_workflow_inside(new: New) -> None
     assert [part.scratchpad for part in message.parts] == ["a(r)", "b(r)"]
 
 
-async def test_no_operator_hears_of_what_was_skipped(new: New) -> None:
-    last = Say("c")
-
-    await run(new(JOINED, last, takes={"r": "yes"}))
-
-    assert last.heard == [["a(r)"]]
-
-
 async def test_of_ten_thousand_operators_in_a_chain_all_are_skipped_without_recursion() -> None:
     router, workflow = Say("r", takes=()), BuiltinWorkflow()
     workflow.add_operator(router)
@@ -379,14 +371,6 @@ def slow(op_id: str, until: asyncio.Event, left: list[str], *, clean_up: float =
         return op_id
 
     return Say(op_id, work=work)
-
-
-async def test_any_runs_at_the_first_with_that_message_alone(new: New) -> None:
-    left: list[str] = []
-
-    message = await run(new({"a": "", "b": "", "c": "a b"}, slow("a", asyncio.Event(), left), joins={"c": "any"}))
-
-    assert message.scratchpad == "c(b)"
 
 
 async def test_who_lost_is_cancelled_and_has_cleaned_up_before_the_run_returns(new: New) -> None:

@@ -1,7 +1,6 @@
 import asyncio
 import json
 import sys
-import threading
 from typing import Any
 
 import pytest
@@ -18,7 +17,6 @@ from operad.runtime.events import (
     current_scope,
 )
 from operad.runtime.knowledge.knowledge import Insight, Knowledge, Passage
-from operad.runtime.models.embedded import EmbeddedModel
 from operad.runtime.models.messages import shown_messages
 from operad.runtime.models.resolve import resolve_model
 from operad.runtime.reasoning.prompt import DATA_RULE, render
@@ -529,28 +527,6 @@ async def test_a_tool_called_answer_is_told_from_answering():
         assert await MonoModelReasoner(constrained).infer(task(tools=(Tool.of(answer),))) == "42!"
 
 
-def test_one_reasoner_serves_threads_with_loops_of_their_own():
-    def step(request):
-        return Say(request["messages"][-1]["content"])
-
-    def ask(thread):
-        async def several():
-            tasks = [task(job=Job(goal=f"{thread}-{call}")) for call in range(5)]
-            return await asyncio.gather(*map(reasoner.infer, tasks))
-
-        answers[thread] = asyncio.run(several())
-
-    answers = {}
-    with ScriptedModel(step) as scripted:
-        reasoner = MonoModelReasoner(scripted.model)
-        threads = [threading.Thread(target=ask, args=(index,)) for index in range(8)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
-    assert answers == {thread: [f"{thread}-{call}" for call in range(5)] for thread in range(8)}
-
-
 async def test_without_a_model_the_environment_is_asked_at_the_first_call(monkeypatch):
     reasoner = MonoModelReasoner()
     async with ScriptedModel([Say("hello")], wants_key="k") as scripted:
@@ -569,11 +545,6 @@ def test_a_model_may_be_given_by_its_name(reasoner, monkeypatch):
     named = reasoner("gpt-5")
     assert named.describe() == "gpt-5 at https://api.openai.com/v1"
     assert named.fingerprint() == reasoner(resolve_model("gpt-5")).fingerprint()
-
-
-def test_the_embedded_model_may_be_given_by_its_name(monkeypatch):
-    monkeypatch.setenv("OPENAI_API_KEY", "k")
-    assert MonoModelReasoner("embedded").model == EmbeddedModel()
 
 
 def test_actor_and_thinker_may_be_given_by_their_names(monkeypatch):
@@ -666,14 +637,6 @@ async def test_cancelling_a_hanging_model_ends_the_call():
         running.cancel()
         with pytest.raises(asyncio.CancelledError):
             await running
-
-
-def test_a_rejected_result_that_goes_on_is_shown_with_its_verdict():
-    rejected = WorkflowMessage("TEXT", status=WorkflowStatus.EXECUTION_ERROR, evaluation="EVAL", lesson="LESSON")
-    task = Task(job=Job(goal="g"), instruction="i", workflow_messages=(rejected.changed(operator_id="draft"),))
-    assert (
-        "### Result of draft\n```\nTEXT\n```\nVerdict: EXECUTION_ERROR. EVAL\nLesson: LESSON" in render(task)[-1].text
-    )
 
 
 def test_a_report_that_quotes_the_result_before_it_is_shown():

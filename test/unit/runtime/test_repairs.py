@@ -452,12 +452,6 @@ def test_what_depends_on_a_rejected_workflow_does_not_run() -> None:
     assert (draft.times, after.times) == (2, 0)
 
 
-def test_what_depends_on_a_rejected_workflow_runs_if_it_goes_on() -> None:
-    flow, _, after = a_draft_that_is_rejected(on_reject="continue")
-    message = run(flow)
-    assert (message.status, message.scratchpad, after.times) == (ERROR, "text2!", 1)
-
-
 def test_a_rejected_workflow_may_have_a_value_in_its_place() -> None:
     flow, draft, after = a_draft_that_is_rejected(on_reject=WorkflowMessage(scratchpad="no text"))
     message = run(flow)

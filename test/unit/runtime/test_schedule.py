@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from graphlib import CycleError
 from itertools import pairwise
-from random import Random
 
 import pytest
 from hypothesis import given
@@ -106,22 +105,6 @@ def test_a_cycle_of_twenty_thousand_nodes_is_named_without_recursion() -> None:
 def graphs(draw: st.DrawFn) -> Graph:
     size = draw(st.integers(1, 12))
     return {str(n): draw(st.lists(st.sampled_from(range(n)).map(str), max_size=4)) if n else [] for n in range(size)}
-
-
-@given(graphs(), st.randoms(use_true_random=False))
-def test_in_every_order_of_finishing_each_node_starts_once_and_after_its_parents(graph: Graph, random: Random) -> None:
-    plan = Plan(graph)
-    progress = Progress(plan)
-    running = list(plan.roots)
-    finished: list[int] = []
-
-    while running:
-        node = running.pop(random.randrange(len(running)))
-        assert set(plan.parents[node]) <= set(finished)
-        finished.append(node)
-        running += progress.finish(node)
-
-    assert sorted(finished) == list(range(len(graph)))
 
 
 @given(graphs())

@@ -64,11 +64,6 @@ def test_a_function_becomes_a_tool_with_name_description_and_schema():
     }
 
 
-def test_name_and_description_may_be_given():
-    tool = Tool.of(search, name="find", description="Find it.")
-    assert (tool.name, tool.description) == ("find", "Find it.")
-
-
 def test_nested_models_optionals_lists_and_field_descriptions_are_in_the_schema():
     def invite(
         people: list[Person],

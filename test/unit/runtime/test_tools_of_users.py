@@ -40,10 +40,6 @@ def test_a_decorated_function_is_a_tool_and_can_still_be_called():
     assert (named.name, named.description, named.timeout) == ("look_up", "Look.", 3)
 
 
-def test_the_model_does_not_see_the_context():
-    assert list(delete.parameters["properties"]) == ["path"]
-
-
 @pytest.mark.parametrize("annotation", [RunContext, RunContext | None, "RunContext", "operad.RunContext | None"])
 def test_the_context_is_known_however_it_is_annotated(annotation):
     def look(path: str, context): ...

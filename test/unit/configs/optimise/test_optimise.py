@@ -232,11 +232,6 @@ async def test_a_step_that_is_broken_off_is_done_again(desk):
     assert (await searched(desk, rounds=6)).state == whole.state
 
 
-async def test_a_negative_number_of_rounds_is_an_error(desk):
-    with pytest.raises(InvalidError, match=r"optimise\.rounds: -1 must be 0 or more"):
-        await searched(desk, rounds=-1)
-
-
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -53,11 +53,6 @@ async def test_an_expert_whose_evaluator_rejects_right_answers_is_not_perfect(de
     assert (found.best.final, found.best.change) == (1.0, "set_evaluator none")
 
 
-async def test_the_proposing_model_sees_the_operators_that_were_blamed_with_their_lessons(desk):
-    _, [shown] = await searched(desk, {"op": "set_instruction", "operator": "read", "instruction": "Read and rhyme."})
-    assert shown["blamed"] == [{"operator": "read", "runs": 1, "lessons": ["Rhyme."]}]
-
-
 def test_the_operators_that_were_blamed_most_come_first_with_their_most_frequent_lessons():
     runs = [{"a": ("x",)}, {"b": ("y", "z")}, {"b": ("z",)}, {}, {"c": ()}, {"d": ()}]
     assert [(each["operator"], each["runs"], each["lessons"]) for each in blamed(runs)] == [

@@ -171,6 +171,11 @@ def test_what_is_turned_off_and_what_only_people_see_is_not_told(data):
     assert [each for each in told if each != "dataset_ids"] == []
 
 
+def test_a_knowledge_base_is_told_by_the_name_that_the_services_give_it():
+    graph = loaded(("2", {**LOOK, "dataset_ids": ["a", "b"]}))
+    assert f"{graph.by_id['2'].params['knowledge']!r}" in fields(graph, lossy=False)["dataset_ids"]
+
+
 def test_features_of_a_file_are_told():
     features = {
         "opening_statement": "Good day.",

@@ -116,8 +116,19 @@ LOAD, SAVE = node(1, "Load", outputs=["IMAGE", "MASK"]), node(9, "Save", [("imag
         ([node(2, "Mix", [("a", "IMAGE", 1)], ["IMAGE"], mode=2)], [[9, 2, 0, 9, 0, "IMAGE"]], None),
         ([node(2, "PrimitiveNode", [], ["IMAGE"], widgets_values=["x", "fixed"])], [[9, 2, 0, 9, 0, "IMAGE"]], "x"),
         ([node(2, "Note"), node(3, "MarkdownNote")], [[9, 1, 1, 9, 0, "IMAGE"]], ["1", 1]),
+        (
+            [
+                node(2, "SetNode", [("MASK", "MASK", 1)], ["MASK"], widgets_values=["mask"]),
+                node(3, "SetNode", [("IMAGE", "IMAGE", 2)], ["IMAGE"], widgets_values=["image"]),
+                node(4, "GetNode", [], ["IMAGE"], widgets_values=["image"]),
+            ],
+            [[1, 1, 1, 2, 0, "MASK"], [2, 1, 0, 3, 0, "IMAGE"], [9, 4, 0, 9, 0, "IMAGE"]],
+            ["1", 0],
+        ),
+        ([node(2, "GetNode", [], ["IMAGE"], widgets_values=["gone"])], [[9, 2, 0, 9, 0, "IMAGE"]], None),
     ],
-    ids="straight reroute bypass-same-place bypass-first-of-type bypass-nothing-fits muted primitive notes".split(),
+    ids="straight reroute bypass-same-place bypass-first-of-type bypass-nothing-fits muted primitive notes getter "
+    "getter-without-setter".split(),
 )
 def test_what_does_not_run_is_taken_out(between, links, image):
     inputs = inputs_of(page([LOAD, *between, SAVE], links))

@@ -285,6 +285,17 @@ def test_reroutes_in_a_ring_lead_to_nothing():
     assert json.loads(dump_api(graph)) == {"3": {"class_type": "Save", "inputs": {}, "_meta": {"title": "Save"}}}
 
 
+def test_a_setter_of_its_own_getter_leads_to_nothing():
+    ring = [
+        {"id": 1, "type": "SetNode", "inputs": [{"name": "", "link": 1}], "widgets_values": ["x"]},
+        {"id": 2, "type": "GetNode", "outputs": [{"links": [1, 3]}], "widgets_values": ["x"]},
+    ]
+    save = {"id": 3, "type": "Save", "inputs": [{"name": "image", "link": 3}]}
+    links = [[1, 2, 0, 1, 0, "*"], [3, 2, 0, 3, 0, "*"]]
+    graph = load(json.dumps({"nodes": [*ring, save], "links": links}).encode())
+    assert json.loads(dump_api(graph)) == {"3": {"class_type": "Save", "inputs": {}, "_meta": {"title": "Save"}}}
+
+
 def test_many_nodes_in_one_line_are_read():
     graph = load(("; ".join(f"A_{number} = A(x={number})" for number in range(5000))).encode())
     assert [node.id for node in graph.nodes] == [str(number) for number in range(1, 5001)]

@@ -124,6 +124,14 @@ def test_a_task_gets_the_results_of_its_context_in_that_order(tmp_path):
     assert (sorted(seen), seen[-1]) == ([[], [], ["result of b", "result of a"]], ["result of b", "result of a"])
 
 
+def test_a_task_with_a_name_like_an_input_has_another_one_which_is_a_note(tmp_path):
+    found = converted(tmp_path, {"cook": GOOD}, {"tasks": {**TASK, "description": "Do {task}."}})
+    assert [each["name"] for each in expert_of(tmp_path, found.text)[0]["operators"]] == ["step"]
+    assert [(each.code, each.where, "'step'" in each.message) for each in found.losses] == [
+        ("note", f"{tmp_path / 'tasks.yaml'}:1: tasks", True)
+    ]
+
+
 def test_a_rejected_answer_ends_the_work(tmp_path):
     tasks = {"a": {**TASK, "human_input": True}, "b": TASK}
     _, file = expert_of(tmp_path, converted(tmp_path, {"cook": GOOD}, tasks).text)

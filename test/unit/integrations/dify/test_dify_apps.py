@@ -195,6 +195,16 @@ def test_knowledge_among_the_tools_of_an_older_agent_is_refused_and_left_out_if_
     assert yaml.safe_load(DIFY.dump(graph)) == yaml.safe_load(written(False))
 
 
+def test_an_input_of_an_unknown_kind_is_refused_with_its_place_and_a_near_name():
+    form = [FORM[0], {"text_input": {"label": "Name", "variable": "name"}}]
+    with pytest.raises(InvalidError) as error:
+        DIFY.load(text_of(app("chat", user_input_form=form)))
+    [issue] = error.value.issues
+    assert issue.code == "format"
+    assert issue.message.startswith("model_config.user_input_form[1]: ")
+    assert "'text-input'" in issue.message
+
+
 SAID_NOTHING = {key: value for key, value in TOOL.items() if key != "enabled"}
 SHORT = {"enabled": True, "provider_id": "time", "tool_name": "current_time"}
 

@@ -225,6 +225,37 @@ def test_conditions_on_files():
     assert load(dump(graph), graph.name) == graph
 
 
+def test_edges_of_a_node_without_branches_are_followed_whatever_their_handles_as_in_dify():
+    data = app(
+        ("a", {"type": "start", "title": "Start", "variables": []}),
+        ("b", {"type": "template-transform", "title": "T", "template": "x", "variables": []}),
+        ("c", {"type": "end", "title": "End", "outputs": [{"variable": "x", "value_selector": ["b", "output"]}]}),
+        edges=[("a", "start-source", "b"), ("b", "1", "c")],
+    )
+    graph = load(data)
+    assert check(graph, NODE_TYPES) == []
+    assert [edge.port for edge in graph.edges] == [0, 0]
+    assert [handle for _, handle, _ in edges_of(dump(graph))] == ["start-source", "1"]
+
+
+def test_characters_that_json_writes_as_two_surrogates_are_read():
+    title = "\\ud83d \U0001f504\U0001f505 \\"
+    written = json.dumps(values(app(("a", {"type": "start", "title": title, "variables": []}))), indent=1)
+    assert "\\ud83d\\udd04" in written
+    graph = load(written.encode())
+    assert graph.by_id["a"].title == title
+    assert values(dump(graph)) == json.loads(written)
+
+
+def test_the_answer_of_the_api_around_a_file_is_refused_with_what_to_save():
+    text = app(("a", {"type": "start", "title": "Start", "variables": []})).decode()
+    with pytest.raises(InvalidError) as error:
+        load(json.dumps({"data": text}).encode())
+    assert [(each.code, each.where, each.message.partition(":")[0]) for each in error.value.issues] == [
+        ("format", "line 1", "data")
+    ]
+
+
 def test_handles_of_branches():
     cases = [["and", [[["t", "1"], "is", "x"]]], ["or", [[["t", "1"], "is", "y"]]]]
     nodes = [INPUTS, NodeSpec("2", "if-else", {"cases": cases}), *(NodeSpec(n, "end", {"outputs": []}) for n in "345")]

@@ -15,7 +15,7 @@ from operad.runtime.models.messages import Blob, Message, Opaque, Origin, Text, 
 from operad.runtime.models.model import Model, assumed_api
 from operad.runtime.models.responses import CODEC, Responses
 from operad.runtime.models.settings import ModelSettings
-from operad.runtime.testing import CallTools, Fail, Raw, Say, ScriptedModel
+from operad.runtime.testing import Fail, Raw, Say, ScriptedModel
 from operad.runtime.tools.tool import Tool
 from operad.runtime.values.errors import ModelError, PromptTooLongError, RequestError
 from operad.runtime.values.schema import AnswerSchema
@@ -480,9 +480,3 @@ def test_the_protocol_is_no_part_of_a_models_identity():
     models = [Model("m", api=api) for api in (None, "responses", "chat-completions")]
     assert models[0].fingerprint() == models[1].fingerprint() == models[2].fingerprint()
     assert "api" not in models[0].fingerprint()
-
-
-async def test_calls_of_tools_are_numbered_as_the_endpoint_says():
-    async with scripted([CallTools([("weather", {}), ("weather", {})])]) as endpoint:
-        completion = await endpoint.model.complete(ASKED, tools=[WEATHER])
-    assert [call.id for call in completion.tool_calls] == ["call_0", "call_1"]
