@@ -235,7 +235,7 @@ def test_a_durable_run_goes_on_after_memories_have_changed_but_not_after_its_ins
             return workflow
 
         job = Job("go", inputs={"user": "7"})
-        calls = [{"remember": {"text": "Ada likes tea."}}, {"pay": {"amount": 1}}, {"pay": {"amount": 1}}]
+        calls = [{"remember": {"text": "Ada likes tea."}}, {"pay": {"amount": 1}}]
         with ScriptedModel([*map(CallTools, calls), Say("done")]) as endpoint:
             with pytest.raises(PausedError) as paused:
                 asyncio.run(flow().arun(job, endpoint.model, run_id=run_id))
