@@ -21,7 +21,7 @@ from operad.runtime.durable.description import describe_workflow, leaves, refuse
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.records import LOOK, Records
 from operad.runtime.durable.remote import RemoteExecutor
-from operad.runtime.durable.replay import Replay
+from operad.runtime.durable.replay import Replay, allowed_before
 from operad.runtime.durable.run_owner import BEAT, LIMIT, DrivenRun, RunOwner, leave, owner_of, run_in_progress
 from operad.runtime.durable.run_writer import committed
 from operad.runtime.durable.shared_agents import Served
@@ -183,6 +183,8 @@ class Ledger(Records):
             run_id, self.store, self.codec, kept.steps, recorder, remote, is_resumed=kept.earlier is not None
         )
         run.journal = replay
+        if kept.earlier is not None:
+            run.questions.allowed |= allowed_before(await in_thread(self.store.questions, run_id))
         group = self.workers.queue if self.workers else hashlib.sha256(kept.run.graph.encode()).hexdigest()
         run.shared_limits = LimitsInDatabase(self.store.calls, group, driver.executor.id)
         progress = asyncio.ensure_future(self._record_progress(run, replay, recorder, remote))

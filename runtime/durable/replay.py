@@ -13,7 +13,7 @@ from pydantic import JsonValue
 from operad.runtime.durable.codec import MAX_TEXT, Codec, Outcome
 from operad.runtime.durable.history import Recorder
 from operad.runtime.durable.store import Store
-from operad.runtime.durable.tables import PartRow, StepRow, StoredQuestion
+from operad.runtime.durable.tables import PartRow, StepRow, StoredQuestion, question_of
 from operad.runtime.durable.threads import in_thread
 from operad.runtime.events import InsightsRecalled, MessageKept, OperatorRetried, Scope
 from operad.runtime.events.interrupts import content_of
@@ -24,6 +24,7 @@ from operad.runtime.graph.build import Node
 from operad.runtime.graph.call import OperatorCall
 from operad.runtime.knowledge.run_insights import RunInsights
 from operad.runtime.values.errors import BudgetError, InputError, OperadError
+from operad.runtime.values.json_schema import APPROVAL
 from operad.runtime.values.message import NO_USAGE, WorkflowMessage
 from operad.runtime.values.questions import Question
 from operad.runtime.workflow.attempts import perform
@@ -194,6 +195,12 @@ class Replay:
             return value
         kept = await self.answer_to(question, scope)
         return value if kept is None else kept[0]
+
+
+def allowed_before(questions: Sequence[StoredQuestion]) -> set[tuple[str, str]]:
+    """Return the tools that people have allowed for the rest of a run, each with its pin; see `approve`."""
+    asked = (question_of(each) for each in questions if each.answer == '"always"')
+    return {(each.tool, str((each.schema_ or {})[APPROVAL].get("pin", ""))) for each in asked if each.tool is not None}
 
 
 def kept_part(run_id: str, key: str, name: str, value: str) -> PartRow | None:

@@ -3,6 +3,7 @@
 import asyncio
 import sqlite3
 from contextlib import closing
+from types import SimpleNamespace
 
 import pytest
 
@@ -19,7 +20,11 @@ from operad import (
     tool,
 )
 from operad.runtime import BudgetError, DurableWorkflow
-from operad.runtime.durable.ledger import Ledger
+from operad.runtime.durable import Ledger
+from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.store import Store
+from operad.runtime.durable.worker import QuestionForwarder
+from operad.runtime.events import Scope
 from operad.runtime.testing import CallTools, Say, ScriptedModel
 
 
@@ -178,3 +183,44 @@ def test_equal_requests_of_one_process_are_each_made(tmp_path):
     flow.add_operator(Twice("Answer.", id="a"))
     with ScriptedModel([Say("one"), Say("two")]) as endpoint:
         assert asyncio.run(flow.arun("x", endpoint.model, run_id="r")).text == "one, two"
+
+
+async def test_a_worker_goes_on_with_the_parts_of_one_that_died(tmp_path):
+    store, run = Store(database_url(tmp_path / "runs.sqlite")), SimpleNamespace(outer=None)
+    scope = Scope(run=run, path=("each", "a"), operator_id="a", round=1, key="each[2]/a")
+    dead, alive = (QuestionForwarder(store, run, "r", "each[2]/a") for _ in range(2))
+    assert await dead.parts(scope) == {}
+    await dead.keep_part(scope, "1 turn:x", '"said"')
+    await dead.keep_part(scope, "1 turn:x", '"said twice"')
+    assert await alive.parts(scope) == {"1 turn:x": '"said"'}
+    store.forget_parts("r", "each[2]")
+    assert store.parts("r", "each[2]/a") == {}
+    store.close()
+
+
+def test_a_tool_that_is_always_allowed_stays_so_after_a_restart(tmp_path):
+    shipped = []
+
+    @tool(approve=True)
+    def ship(order: str) -> str:
+        shipped.append(order)
+        return "shipped"
+
+    @tool(approve=True)
+    def bill(order: str) -> str:
+        return "billed"
+
+    def flow():
+        flow = DurableWorkflow(tmp_path / "runs.sqlite", name="w")
+        flow.add_operator(Operator("Ship.", id="a", tools=[ship, bill]))
+        return flow
+
+    calls = [{"ship": {"order": "A1"}}, {"bill": {"order": "A1"}}, {"ship": {"order": "A2"}}]
+    with ScriptedModel([*map(CallTools, calls), Say("Done.")]) as endpoint:
+        with pytest.raises(PausedError) as first:
+            asyncio.run(flow().arun("x", endpoint.model, run_id="r"))
+        with pytest.raises(PausedError) as second:
+            asyncio.run(flow().aresume("r", {first.value.questions[0].id: "always"}, endpoint.model))
+        result = asyncio.run(flow().aresume("r", {second.value.questions[0].id: "yes"}, endpoint.model))
+    assert result.text == "Done."
+    assert shipped == ["A1", "A2"]
