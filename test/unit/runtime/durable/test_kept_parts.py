@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from contextlib import closing
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -186,7 +187,8 @@ def test_equal_requests_of_one_process_are_each_made(tmp_path):
 
 
 async def test_a_worker_goes_on_with_the_parts_of_one_that_died(tmp_path):
-    store, run = Store(database_url(tmp_path / "runs.sqlite")), SimpleNamespace(outer=None)
+    store = Store(database_url(tmp_path / "runs.sqlite"))
+    run: Any = SimpleNamespace(outer=None)
     scope = Scope(run=run, path=("each", "a"), operator_id="a", round=1, key="each[2]/a")
     dead, alive = (QuestionForwarder(store, run, "r", "each[2]/a") for _ in range(2))
     assert await dead.parts(scope) == {}
