@@ -81,7 +81,9 @@ class Here:
         return run
 
     async def until(self, run_id, state):
+        end = asyncio.get_running_loop().time() + 60
         while (run := (await self.http.get(f"/runs/{run_id}")).json())["state"] != state:
+            assert asyncio.get_running_loop().time() < end, f"never came to {state}: {run}"
             await asyncio.sleep(0.01)
         return run
 

@@ -145,7 +145,7 @@ async def test_the_inbox_and_the_list_have_the_runs_of_other_servers_but_do_not_
 
 
 async def test_a_run_that_waited_too_long_here_is_shown_as_another_server_left_it(tmp_path):
-    path, bounds = tmp_path / "runs.sqlite", Bounds(seconds=0.3)
+    path, bounds = tmp_path / "runs.sqlite", Bounds(seconds=2.0)
     async with stored(path, bounds=bounds) as here, stored(path) as other:
         run = await begin(here, "it")
         while here.serving.runs.open:

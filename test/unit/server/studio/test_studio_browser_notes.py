@@ -80,10 +80,11 @@ def test_a_note_is_dragged_and_resized_by_mouse(opened):
     assert moved.at[0] > before.at[0]
     assert moved.at[1] > before.at[1]
     assert moved.size == before.size
-    box = page.tab.locator(".note").bounding_box()
-    page.tab.mouse.move(box["x"] + box["width"], box["y"] + box["height"])
+    corner = page.tab.locator(".react-flow__resize-control.handle.bottom.right")
+    corner.hover()  # waits until the note is drawn anew, with its corners
+    box = corner.bounding_box()
     page.tab.mouse.down()
-    page.tab.mouse.move(box["x"] + box["width"] + 60, box["y"] + box["height"] + 40, steps=4)
+    page.tab.mouse.move(box["x"] + 60, box["y"] + 40, steps=4)
     page.tab.mouse.up()
     page.until(lambda: opened.graph().sticky_notes[0].size != before.size)
     larger = opened.graph().sticky_notes[0].size
