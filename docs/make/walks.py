@@ -16,6 +16,8 @@ from typing import Any
 
 from operad import Evaluator, Operator, PausedError, RunContext, Workflow, operator
 from operad.configs import loader
+from operad.runtime.durable.database_names import database_url
+from operad.runtime.durable.run_owner import leave
 from operad.runtime.reasoning.reasoner import Reasoner
 from operad.runtime.reasoning.task import Task
 
@@ -96,7 +98,8 @@ def resume_walk() -> list[str]:
     """Return the walk of the resume of a durable run that waits for an answer of a person."""
     answers = iter(("The moon has air.",) * 2)
     with TemporaryDirectory() as folder:
-        stores = iter((f"sqlite:///{folder}/first.db", f"sqlite:///{folder}/second.db"))
+        urls = [f"sqlite:///{folder}/first.db", f"sqlite:///{folder}/second.db"]
+        stores = iter(urls)
 
         def make() -> Callable[[], object]:
             store, claims, model = next(stores), Operator("List the claims.", id="claims"), Recorded(answers)
@@ -107,7 +110,10 @@ def resume_walk() -> list[str]:
                 flow.run("Is this so?", run_id="one")
             return lambda: asyncio.run(again.aresume("one", True))
 
-        return _warm(make)
+        walked = _warm(make)
+        for url in urls:
+            leave(database_url(url))  # its threads would look for the files, when the folder is gone
+        return walked
 
 
 def load_stays() -> Counter[str]:
