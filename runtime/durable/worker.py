@@ -65,6 +65,9 @@ class QuestionForwarder:
 
     Args:
         run: The run of the operator in this process.
+
+    Attributes:
+        has_parts: True if parts of the operator's work are stored.
     """
 
     def __init__(self, store: Store, run: Run, run_id: str, key: str) -> None:
@@ -73,6 +76,7 @@ class QuestionForwarder:
         self._run_id = run_id
         self._key = key
         self._parts: dict[str, Mapping[str, str]] = {}
+        self.has_parts = False
         self._polls: set[asyncio.Task[None]] = set()
 
     async def perform(self, node: Node, call: OperatorCall, scope: Scope) -> WorkflowMessage:
@@ -88,11 +92,13 @@ class QuestionForwarder:
         key = key_of(scope)
         if key not in self._parts:
             self._parts[key] = await in_thread(self._store.parts, self._run_id, key)
+            self.has_parts |= bool(self._parts[key])
         return self._parts[key]
 
     async def keep_part(self, scope: Scope, name: str, value: str) -> None:
         """See `StepJournal.keep_part`."""
         if (part := kept_part(self._run_id, key_of(scope), name, value)) is not None:
+            self.has_parts = True
             await in_thread(self._store.keep_part, part)
 
     async def asked_before(self, scope: Scope) -> Sequence[tuple[str, tuple[str, str, str]]]:
@@ -180,6 +186,7 @@ class Worker:
         self._listeners = tuple(listeners)
         self._tasks: dict[str, asyncio.Task[str]] = {}
         self._doing: dict[str, str] = {}
+        self._with_parts = set[str]()
         self._idle_beat = max(BEAT, min(2 * BEAT, limit / 4))
 
     @property
@@ -268,7 +275,9 @@ class Worker:
                 return delivered.DONE
             text = await self._outcome_text(claim)
             if text is not None and await self._ends.put((claim, text)):
-                await in_thread(self._store.forget_parts, claim.run_id, claim.key)
+                if (step_id := f"{claim.run_id}:{claim.key}") in self._with_parts:
+                    self._with_parts.discard(step_id)
+                    await in_thread(self._store.forget_parts, claim.run_id, claim.key)
                 return delivered.DONE
             is_mine = await in_thread(self._store.work.give_back, self.executor.id, claim)
             return delivered.AGAIN if is_mine else delivered.TAKEN if is_mine is None else delivered.DONE
@@ -346,7 +355,7 @@ class Worker:
             key=key,
             around=tuple(given.get("around", ())),
         )
-        run.journal = QuestionForwarder(self._store, run, run_id, key)
+        run.journal = journal = QuestionForwarder(self._store, run, run_id, key)
         enter(scope)
         continued(given.get("span", ""))
         node = replace(found.node, places=None)  # the driver of the run limits the number of concurrent operators
@@ -360,6 +369,8 @@ class Worker:
         except BaseException:
             ended(OperatorCancelled(seconds=log.now() - began, usage=scope.usage), attempt=scope.attempt)
             raise
+        if journal.has_parts:
+            self._with_parts.add(step_id)
         seconds = log.now() - began
         if outcome.message is not None:
             ended(OperatorFinished(seconds=seconds, message=outcome.message), attempt=scope.attempt)

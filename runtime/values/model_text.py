@@ -68,9 +68,11 @@ def plain(value: Any, blobs: Blobs | None = None) -> Any:
 
 def _of_library(value: Any) -> Any:
     """Return a number or an array of numpy, or a table of pandas, as plain values; other objects as `str`."""
-    if hasattr(value, "to_dict") and hasattr(value, "columns"):
-        return value.to_dict(orient="records")
-    return value.tolist() if hasattr(value, "tolist") else str(value)
+    made: Any = None
+    with suppress(Exception):  # other classes have methods of these names, too
+        is_table = hasattr(value, "to_dict") and hasattr(value, "columns")
+        made = value.to_dict(orient="records") if is_table else value.tolist()
+    return cast("Any", made) if isinstance(made, list | bool | int | float | str) else str(value)
 
 
 def _described(value: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import json
 import re
+from unittest.mock import Mock
 
 import numpy as np
 import pandas as pd
@@ -216,3 +217,17 @@ def test_arrays_and_tables_are_whole():
     assert as_text(np.arange(2_000)).endswith(", 1999]")
     assert as_text({"n": np.int64(7)}) == '{"n": 7}'
     assert as_text(pd.DataFrame({"a": [1], "b": ["x"]})) == '[{"a": 1, "b": "x"}]'
+
+
+def test_objects_with_methods_of_these_names_are_told_as_text():
+    class Frame:
+        columns = ("a",)
+
+        def to_dict(self):
+            raise AssertionError
+
+        def __str__(self):
+            return "a frame"
+
+    assert as_text(Frame()) == '"a frame"'
+    assert as_text(Mock()).startswith('"<Mock')
